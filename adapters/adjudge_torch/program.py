@@ -466,6 +466,21 @@ def _extreme(name: str) -> Translation:
     return translate
 
 
+def _index_of_extreme(name: str) -> Translation:
+    """Returns the translation of the index of the largest or smallest entry."""
+
+    def translate(
+        record: Recorder, out: Any, x: Any, dim: int | None = None, keepdim: bool = False
+    ) -> Any:
+        if dim is not None and x.dim():
+            return record.emit(name, (x,), out, axis=_axis(x, dim), keepdims=keepdim)
+        flat, every = x.detach().reshape(-1), np.arange(x.numel())
+        whole = record.emit("take", (x,), flat, indices=every, fill=0.0)
+        return record.emit(name, (whole,), out.reshape(()), axis=0, keepdims=False)
+
+    return translate
+
+
 def _extremes(record: Recorder, out: Any, x: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
     keep = keepdim and x.dim() > 0
     return [
@@ -978,6 +993,8 @@ TRANSLATIONS: Mapping[str, Translation] = {
     "logsumexp": _reduced("logsumexp"),
     "max": _extreme("max"),
     "min": _extreme("min"),
+    "argmax": _index_of_extreme("argmax"),
+    "argmin": _index_of_extreme("argmin"),
     "aminmax": _extremes,
     "cumsum": _cumulative("cumulative_sum"),
     "cumprod": _cumulative("cumulative_prod"),

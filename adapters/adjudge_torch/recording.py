@@ -193,6 +193,8 @@ class Recorder(TorchDispatchMode):
         self._step = ""
         self._expanding: list[Any] = []
         self._lost: list[Any] = []
+        self._lost_at = UNKNOWN
+        """Where the first of them was handed out."""
         for k, leaf in enumerate(x):
             self.bind(leaf, Ref(INPUT, k))
 
@@ -322,6 +324,8 @@ class Recorder(TorchDispatchMode):
         """Notes that Python has got the values of a tensor, and computes with them unseen."""
         operand = self.read(tensor)
         if isinstance(operand, Ref) and is_wide(tensor):
+            if not self._lost:
+                self._lost_at = self._place or place_of(stack(sys._getframe()), ENGINE)
             self._lost.append(operand)
         elif isinstance(operand, Ref):
             self.builder.rely(operand)
@@ -331,7 +335,8 @@ class Recorder(TorchDispatchMode):
         outputs = [self.read(one) for one in y]
         if self._lost:
             why = "Python computes with values of the program (item, numpy)"
-            outputs = self.builder.opaque([*outputs, *self._lost], list(y), UNKNOWN, "item", why)
+            operands = [*outputs, *self._lost]
+            outputs = self.builder.opaque(operands, list(y), self._lost_at, "item", why)
         return self.builder.finished(outputs)
 
     # ---------------------------------------------------------------- values

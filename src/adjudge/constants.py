@@ -314,6 +314,10 @@ REFERENCE_DISTANCES = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
 are compared again at these distances over the scale of x, and the scatter of their relative
 deviation is allowed; a wrong formula is off by the same part at all of them. The values are ours
 and have no derivation."""
+FOLLOWED_PART = 1 / 8
+"""Beside an exact reference an automatic value that is off by less than the rounding of f's values
+may be made of these. It is not where it is off by the same at all of these points, but for this
+part, while its reference moves by the inverse of this part times as much. The value is ours."""
 REFERENCE_VALUE_UNITS = 64
 """f and its reference are rounded differently, and every reference would be another function. A
 difference of up to this many units of rounding of f, relative to the median of its leaf, needs no
@@ -371,6 +375,12 @@ RANGE_MARGIN = 64.0
 """At the ends of the range of a dtype products in a right rule overflow or are flushed. A
 derivative within this factor of the ends is not expected to be right. The value is ours and has no
 derivation."""
+SILENT_KINK_STEP = 2.0**-6
+"""A rule that gives the mean of both slopes at a kink (half of each of two equal numbers to `max`)
+agrees with two evaluations, and one that is wrong on both sides would pass by that. It shows in
+these same values that f bends by more than `VISIBLE_KINK` of its slope; a smooth function bends by
+about the step, which is 2^-17 of the scale of x. What bends faster is asked at this part of the
+step. The value is ours."""
 POINTS_BESIDE_KINK = 2
 """At a kink a rule that is wrong on one side would pass. It is judged at this many points beside x,
 the second opposite to the first in every coordinate. The value is the least that has both sides."""
@@ -1073,10 +1083,10 @@ value is ours, half of the 128 that the replay begins with."""
 EXACT_WORK = 10**7
 """A replay of more operations on numbers would take more than half a minute for each tangent, at
 some 400,000 a second. The value is ours."""
-KEPT_REPLAYS = 8
-"""Eight wrong outputs of one column, named one by one, would take a replay of it at x, four beside
-it and one with roundings for each. So many of the latest replays are kept. The value is ours, a few
-more than these."""
+KEPT_REPLAYS = 12
+"""Eight wrong outputs of one column, named one by one, would take a replay of it at x, four where
+the column is moved, four where all of x is, and one with roundings for each. So many of the latest
+replays are kept. The value is ours, a few more than these."""
 UNASKED_EXACT_WORK = 30_000
 """A check that is left open would take minutes more where f is replayed in balls without being
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is

@@ -407,6 +407,8 @@ class Meaning(Enum):
     KINK_ELSEWHERE = auto()
     """Other outputs have a kink at x; this one has a slope there."""
     JUMP = auto()
+    SWITCH = auto()
+    """An exact replay does not decide which branch f takes, or the branches do not meet."""
     WIDE = auto()
     """The error bar of the differences is too wide."""
     WIDE_REFERENCE = auto()

@@ -26,7 +26,7 @@ from adjudge.constants import (
     WIDER_PROBES,
 )
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
-from adjudge.estimate import SIGNIFICANT_BITS, dtype_inside, significant_bits
+from adjudge.estimate import SIGNIFICANT_BITS, Exact, dtype_inside, significant_bits
 from adjudge.findings import (
     CoarseAgreement,
     Finding,
@@ -218,9 +218,14 @@ def _first_line(error: BaseException) -> str:
 def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision | None:
     """What takes part in double precision; `None` where there is no need, or the caller's numbers
     belong to the dtype at hand.
+
+    An exact reference is one of the formula, which is judged in double precision as it is by
+    differences: beside the narrow derivative it has the tolerance of that, and an error of many
+    units of rounding passed that differences find.
     """
+    exact = isinstance(settings.reference, Exact)
     if (
-        settings.reference is not None
+        (settings.reference is not None and not exact)
         or problem.widened is None
         or settings.in_double is False
         or settings.fixed

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from adjudge.check.double_precision import (
@@ -108,8 +109,12 @@ def _note_of(
 ) -> str:
     """How the check was made, for the line of provenance."""
     casts = any(outcome.past_casts for outcome in outcomes)
+    casts |= double is not None and double.judged_past_casts
     if settings.reference is not None:
-        return f"judged by a reference ({settings.reference.name}){PAST_CASTS if casts else ''}"
+        in_double = double if double is not None and double.refused is None else None
+        precision = f" in {in_double.precision}" if in_double is not None else ""
+        past = PAST_CASTS if casts else ""
+        return f"judged by a reference ({settings.reference.name}){precision}{past}"
     if double is None:
         return f"formula judged{PAST_CASTS}" if casts else ""
     return double.note
@@ -249,6 +254,28 @@ def _by_name(f: Callable[..., Any], findings: Iterable[Finding]) -> tuple[Findin
     return tuple(replace(finding, given=f.name_of(finding.mode)) for finding in findings)
 
 
+def _is_certified(verdict: Verdict, tallies: Sequence[Tally]) -> bool:
+    """Returns whether intervals that are proven to contain the derivative decide the verdict."""
+    if verdict is Verdict.PASS:
+        compared = sum(tally.compared for tally in tallies)
+        return 0 < compared == sum(tally.proved for tally in tallies)
+    failing = [
+        entry
+        for tally in tallies
+        if tally.failed
+        for entry in (*tally.wrong, *tally.spurious, *tally.detached, *tally.missing)
+    ]
+    return verdict is Verdict.FAIL and any(entry.enclosure is not None for entry in failing)
+
+
+def _certificate(verdict: Verdict, tallies: Sequence[Tally]) -> Entry | None:
+    """Returns the comparison of a certified PASS that agrees least closely."""
+    if verdict is not Verdict.PASS or not _is_certified(verdict, tallies):
+        return None
+    kept = [tally.certificate for tally in tallies if tally.certificate is not None]
+    return max(kept, key=attrgetter("excess"), default=None)
+
+
 def report_of(
     f: Callable[..., Any],
     problem: Problem,
@@ -334,4 +361,6 @@ def report_of(
         provenance=provenance_of(problem, settings, full, note),
         entries=tuple(entries),
         pairs=tuple(pairs),
+        certified=_is_certified(verdict, tallies),
+        certificate=_certificate(verdict, tallies),
     )

@@ -303,7 +303,8 @@ def _at_an_end(entry: Entry, stays_open: bool) -> bool:
 def _silenced(report: Report, why: tuple[Silence, ...]) -> Report:
     """Returns `report` as that of a point that decides nothing, for the reasons `why`."""
     modes = dict.fromkeys(report.modes, Verdict.INCONCLUSIVE)
-    return replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silence=why)
+    open_ = replace(report, verdict=Verdict.INCONCLUSIVE, modes=modes, silence=why)
+    return replace(open_, certified=False, certificate=None)
 
 
 def _together(rows: Sequence[Mapping[str, Outcome]]) -> dict[str, Outcome]:
@@ -316,9 +317,13 @@ def _combined(reports: Mapping[str, Report], left_out: Sequence[str]) -> Report:
     given = reports[GIVEN]
     deciding = {name: report for name, report in reports.items() if not report.silence}
     rows = [report.modes for report in deciding.values()]
+    verdict = worst([report.verdict for report in deciding.values()])
+    proved = [report.certified for report in deciding.values() if report.verdict is verdict]
     return replace(
         given,
-        verdict=worst([report.verdict for report in deciding.values()]),
+        verdict=verdict,
+        certified=all(proved) if verdict is Verdict.PASS else any(proved),
+        certificate=None,
         modes=_together(rows),
         ways={
             way: _together([report.ways.get(way, {}) for report in deciding.values()])

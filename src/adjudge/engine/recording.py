@@ -97,6 +97,8 @@ class Recording:
         self.inputs = [RecordedArray(self, one, Ref(INPUT, k)) for k, one in enumerate(x)]
         self.lost: list[Ref] = []
         """What was handed out as numbers."""
+        self.lost_at = UNKNOWN
+        """Where the first of it was handed out."""
 
     @property
     def about(self) -> dict[str, Any]:
@@ -177,7 +179,7 @@ class Recording:
             values = [one.values if isinstance(one, RecordedArray) else one for one in outputs]
             why = "the function computes with numbers of an array (float, numpy.asarray)"
             found = self.builder.opaque(
-                [*found, *self.lost], values, UNKNOWN, "numbers of an array", why
+                [*found, *self.lost], values, self.lost_at, "numbers of an array", why
             )
         return self.builder.finished(found)
 
@@ -299,6 +301,8 @@ class RecordedArray(NDArrayOperatorsMixin):
 
     def _lose(self) -> None:
         if isinstance(self.operand, Ref):
+            if not self.recording.lost:
+                self.recording.lost_at = self.recording.about["place"]
             self.recording.lost.append(self.operand)
 
     # ---------------------------------------------------------------- what NumPy asks

@@ -22,6 +22,7 @@ from adjudge.constants import (
     FRESH_STEPS,
     JUMP_BAR_PART,
     JUMP_BAR_UNITS,
+    LASTING_UNITS,
     LONGEST_STEP,
     NARROW_EPS,
     NARROW_ONE_SIDED,
@@ -29,12 +30,15 @@ from adjudge.constants import (
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
     SHORTER_STEPS,
+    SILENT_KINK_STEP,
     STEP_REDUCTIONS,
     UNEVEN_STEP,
+    VISIBLE_KINK,
 )
 from adjudge.errors import Catching, InputError, UnstableOutputError, attempt
-from adjudge.estimate.kinks import defects, jumps
+from adjudge.estimate.kinks import defects, half_gaps, jumps
 from adjudge.estimate.stencils import (
+    ALL,
     Estimate,
     Sample,
     central_difference,
@@ -59,6 +63,7 @@ from adjudge.problem import (
     at_once,
     evaluate,
     generator,
+    largest,
 )
 
 
@@ -437,6 +442,50 @@ def with_steps(
     u, noise = base.coarsest_eps, _known_noise(base, found)
     estimate = ladder(samples, u, base.values, noise, base.whole.slices)
     return replace(found, estimate=estimate, ladders=(tuple(samples),))
+
+
+def with_silent_kinks(problem: Problem, base: Base, found: Column) -> Column:
+    """Returns the same column, with the gaps between the slopes of outputs that have a kink at x.
+
+    Values that agree with the mean of two slopes say nothing of either. What two evaluations show
+    beside the value at x tells most functions from one with a kink without any other; two more are
+    taken where f bends by more than a smooth function does.
+    """
+    sample = found.sample
+    if sample is None or sample.one_sided or found.step == 0 or base.coarsest_eps > COARSE_EPS:
+        return found
+    steepest = [0.0] * len(base.whole.leaves)
+    for k, whole in enumerate(base.whole.slices):
+        for here in chunks(whole.stop - whole.start):
+            some = slice(whole.start + here.start, whole.start + here.stop)
+            steepest[k] = max(steepest[k], largest(sample.plus[some] - sample.minus[some]))
+    slope = base.whole.by_leaf(steepest) / abs(2 * sample.step)
+    seen = False
+    for part in chunks(sample.plus.size):
+        size, bends = base.magnitude(base.values, None, part), np.abs(_bends(sample, base, part))
+        rounding = LASTING_UNITS * (base.coarsest_eps * size + base.noise) / abs(sample.step)
+        seen = seen or bool(np.any(bends > np.fmax(VISIBLE_KINK * slope[part], rounding)))
+    taken = sample_at(problem, base, found.tangent, SILENT_KINK_STEP * found.step) if seen else None
+    if taken is None or not defined(base, taken[0].plus, taken[0].minus):
+        return found
+    both = sample, taken[0]
+    bends = np.array([_bends(one, base) for one in both])
+    bends[:, np.abs(bends[0]) <= VISIBLE_KINK * slope] = 0.0
+    unit = (base.coarsest_eps * base.magnitude(base.values) + base.noise) / abs(taken[0].step)
+    half_gap = half_gaps(bends, [one.step for one in both], unit)
+    if half_gap is None:
+        return found
+    return replace(found, estimate=found.estimate.but(half_gap=half_gap))
+
+
+def _bends(sample: Sample, base: Base, part: slice = ALL) -> Vector:
+    """Returns the even part of f over the step of a sample, a number for each output of a part."""
+    with np.errstate(invalid="ignore", over="ignore"):  # outputs that are not finite have none
+        bends = sample.plus[part] + sample.minus[part]
+        bends /= 2
+        bends -= base.values[part]
+        bends /= abs(sample.step)
+    return np.nan_to_num(bends, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def with_jumps(problem: Problem, base: Base, found: Column) -> Column:

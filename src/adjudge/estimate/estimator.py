@@ -37,6 +37,7 @@ from adjudge.estimate.directional import (
     with_odd_powers,
     with_second_ladder,
     with_shorter_steps,
+    with_silent_kinks,
     with_steps,
     with_three_steps,
 )
@@ -74,6 +75,9 @@ class Effort(Enum):
     JUMPS = auto()
     """Six evaluations beside x, where the error bar is wide: a jump stays however short the
     step."""
+    SILENT_KINKS = auto()
+    """Whether f bends at x, though its slopes have the mean that they should: nothing where it does
+    not bend, else two evaluations."""
     DEFECTS = auto()
     """Whether slopes along this tangent and others add up, at one step: up to fourteen
     evaluations."""
@@ -205,6 +209,8 @@ class Differences(Estimator):
             return with_odd_powers(base, found, which)
         if effort is Effort.JUMPS:
             take = partial(with_jumps, problem, base, found)
+        elif effort is Effort.SILENT_KINKS:
+            take = partial(with_silent_kinks, problem, base, found)
         else:
             lasting = effort is Effort.LASTING_DEFECTS
             take = partial(with_defects, problem, base, found, which, lasting=lasting)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,7 +30,17 @@ from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.estimate.balls import flint, imaginary_part, zeros
 from adjudge.estimate.reference import Direction, Link, Reference
-from adjudge.estimate.replay import DoubtError, Roundings, mistranslated, precision, replay
+from adjudge.estimate.replay import (
+    FACTORED,
+    SWITCHES,
+    Doubt,
+    DoubtError,
+    Roundings,
+    first_lost,
+    mistranslated,
+    precision,
+    replay,
+)
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Enclosure, Method, Scheme
 from adjudge.floats import Vector
@@ -77,13 +88,19 @@ class Exact(Reference):
             )
         if not program.asked:
             with precision(TRANSLATION_BITS):
-                program.asked.append(mistranslated(program))
-        other = program.asked[0]
+                program.asked.extend([mistranslated(program), _unenclosed(program)])
+        other, unenclosed = program.asked
         if other is not None:
             raise NotSupportedError(
                 f"exact replay of {_where(other)}: what it computed is not {other.name!r} of its "
                 "operands to their rounding",
                 "leave out reference=; another formula of this step may keep more digits",
+            )
+        if unenclosed is not None:
+            raise NotSupportedError(
+                f"exact replay of {_where(unenclosed)}: no interval is known for its result here; "
+                "are there equal eigenvalues or singular values, or is the matrix singular?",
+                "leave out reference=, or check at other inputs",
             )
 
     def values(self, link: Link, x: Vector) -> Vector | None:
@@ -110,7 +127,7 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return part(1), part(0)
 
-        return self._refined(found, program, v.length)
+        return self._refined(found, program, tangents, v.length)
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -120,7 +137,7 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return np.concatenate([part(3), part(2)]), np.concatenate([part(1), part(0)])
 
-        return self._refined(found, program, v.length, before=_outputs(program))
+        return self._refined(found, program, tangents, v.length, before=_outputs(program))
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -138,12 +155,13 @@ class Exact(Reference):
                 np.concatenate([_objects(values), part(0)]),
             )
 
-        return self._refined(found, program, v.length, before=n)
+        return self._refined(found, program, [a], v.length, before=n)
 
     def _refined(
         self,
         found: Callable[[Roundings | None], tuple[Balls, Balls]],
         program: Program,
+        tangents: Sequence[Sequence[Any]],
         length: float,
         *,
         before: int = 0,
@@ -154,6 +172,7 @@ class Exact(Reference):
             found: Returns derivatives, and the values of what is differentiated, with these
                 roundings.
             program: The function.
+            tangents: The tangents of a replay of it.
             length: The scale of x along the tangent.
             before: How many derivatives there are before those of the outputs.
         """
@@ -176,35 +195,58 @@ class Exact(Reference):
                 break
             last, bits = radius, 4 * bits
         bar = np.where(np.isnan(value), np.nan, radius)
-        half_gap = None
+        half_gap, method = None, _method(program, bits)
         if stuck is not None and stuck.any():  # the hull of two branches
             half_gap = np.where(stuck, radius, 0.0)
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
+        lost = np.isnan(value)
+        if lost.any():
+            with precision(EXACT_BITS):
+                culprit = first_lost(program, tangents)
+            if culprit is not None:
+                jumps = culprit.name in SWITCHES
+                why = "its branches do not meet" if jumps else "its derivative is no number"
+                method = _doubtful(Doubt(culprit, why))
+                if jumps:
+                    half_gap = np.where(lost, np.inf, 0.0 if half_gap is None else half_gap)
+        own = None
         if self.rounding is not None:
             with precision(EXACT_BITS):
                 # Where a rounded number may leave the domain or change a decision, rounding may
                 # make anything of it.
                 try:
                     wide, values = found(self.rounding)
-                    loose = _floats(wide, value)[1] + _floats(values)[1] / length
+                    loose = _floats(wide, value)[1]
+                    own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
+                    loose = loose + _floats(values)[1] / length
                     bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
                 except DoubtError:
-                    bar = np.where(np.isnan(bar), bar, np.inf)
-        method = _method(program, bits)
+                    own = bar = np.where(np.isnan(bar), bar, np.inf)
         moved = (value != 0) | (radius > 0)
-        return Estimate(value, bar, moved, method, half_gap, balls=balls)
+        return Estimate(value, bar, moved, method, half_gap, own_error=own, balls=balls)
+
+
+@cache
+def _why_no_flint() -> str:
+    """Returns why python-flint cannot be imported; an empty string where it can."""
+    try:
+        flint()
+    except ImportError as error:
+        installed = importlib.util.find_spec("flint") is not None
+        return f"cannot be imported: {error}" if installed else "is not installed"
+    return ""
 
 
 def flint_is_installed() -> bool:
     """Returns whether functions can be replayed."""
-    return importlib.util.find_spec("flint") is not None
+    return not _why_no_flint()
 
 
 def require_flint() -> None:
-    """Raises `InputError` where python-flint is not installed."""
-    if not flint_is_installed():
+    """Raises `InputError` where python-flint is not installed, or is broken."""
+    if why := _why_no_flint():
         raise InputError(
-            'reference="exact" needs python-flint, which is not installed',
+            f'reference="exact" needs python-flint, which {why}',
             "pip install 'adjudge[exact]'",
         )
 
@@ -261,12 +303,28 @@ def _outputs(program: Program) -> int:
 
 
 def _unknown(size: int, error: DoubtError) -> Estimate:
-    doubt = error.doubt
-    words = f"exact replay: {doubt.why}, in {_where(doubt.operation)}"
+    """Returns the estimate where a comparison or an order is not decided: that of a jump, whose
+    slope is nowhere near x.
+    """
     nothing = np.full(size, np.nan)
-    return Estimate(
-        nothing, nothing, np.ones(size, bool), Method(Scheme.REFERENCE, reference=words)
-    )
+    jumps = np.full(size, np.inf)
+    return Estimate(nothing, nothing, np.ones(size, bool), _doubtful(error.doubt), jumps)
+
+
+def _doubtful(doubt: Doubt) -> Method:
+    words = f"exact replay: {doubt.why}, in {_where(doubt.operation)}"
+    return Method(Scheme.REFERENCE, reference=words)
+
+
+def _unenclosed(program: Program) -> Operation | None:
+    """Returns an operation of linear algebra at x whose result has no enclosure, if any."""
+    if FACTORED.isdisjoint(one.name for one in program.operations):
+        return None
+    try:
+        lost = first_lost(program, [])
+    except DoubtError:
+        return None
+    return lost if lost is not None and lost.name in FACTORED else None
 
 
 def _objects(entries: Sequence[Any]) -> Balls:

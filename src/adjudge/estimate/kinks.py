@@ -134,8 +134,9 @@ class Slopes:
 
     @property
     def kinks(self) -> NDArray[np.bool_]:
-        """The outputs with a kink or a jump."""
-        return np.asarray((self.half_gap != 0) & ~np.isnan(self.mean))
+        """The outputs with a kink or a jump; a jump has no mean slope."""
+        known = ~np.isnan(self.mean) | np.isinf(self.half_gap)
+        return np.asarray((self.half_gap != 0) & known)
 
     def part(self, which: slice) -> Slopes:
         """Returns the slopes of these outputs."""
@@ -145,7 +146,9 @@ class Slopes:
     def at(self, k: int) -> tuple[float, float] | None:
         """Returns the slopes of output `k` to the left and to the right; `None` without a kink."""
         mean, half_gap = float(self.mean[k]), float(self.half_gap[k])
-        return (mean - half_gap, mean + half_gap) if self.kinks[k] else None
+        if not self.kinks[k]:
+            return None
+        return (-np.inf, np.inf) if np.isinf(half_gap) else (mean - half_gap, mean + half_gap)
 
     def projected(self, w: Vector, parts: Sequence[slice] = (slice(None),)) -> Slopes:
         """Returns the slopes of the products of `w` with each of these parts of the outputs: the

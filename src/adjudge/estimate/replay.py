@@ -245,6 +245,18 @@ STEPS = frozenset(
 """The operations by which a program may follow its input in steps."""
 
 
+SWITCHES = frozenset(
+    {"where", "sign", "copysign", "floor", "ceil", "trunc", "round", "remainder", "fmod", "sort"}
+    | {"take", "maximum", "minimum", "max", "min", "cumulative_max", "cumulative_min"}
+)
+"""The operations that go from one branch to another at once: where balls do not say which one it
+is, and the two do not meet, there is a jump."""
+
+FACTORED = frozenset({"eigh", "eig", "svd", "qr", "lu", "cholesky", "slogdet", "matrix_exp", "inv"})
+"""The operations of linear algebra that balls enclose where their equations have a single
+solution."""
+
+
 class Roundings:
     """What roundings can do to a program and to its derivative, as wider balls.
 
@@ -390,6 +402,18 @@ def replay(
     rounded so. It is to be called within `precision`. Raises `DoubtError` for an operation that
     has no translation or cannot be decided.
     """
+    return _walk(program, tangents, roundings)[0]
+
+
+def _walk(
+    program: Program,
+    tangents: Sequence[Sequence[NDArray[Any]]],
+    roundings: Roundings | None,
+    stop: Callable[[Operation, Sequence[Any], tuple[Any, ...]], bool] | None = None,
+) -> tuple[list[Jets], Operation | None]:
+    """Returns what `replay` does, and the first operation for which `stop(operation, operands,
+    results)` holds, at which the walk ends.
+    """
     inputs = [
         Jets({0: lifted(x).value, **{key: lifted(t[i]).value for key, t in enumerate(tangents, 1)}})
         for i, x in enumerate(program.inputs)
@@ -421,8 +445,35 @@ def replay(
             if Ref(number, k) in program.followed and (one.may & one.may_not).any():
                 raise DoubtError(Doubt(operation, "it is not decided whether a loop goes on"))
         results.append(found)
+        if stop is not None and stop(operation, operands, found):
+            return [], operation
     outputs = [lifted(value(one)) for one in program.outputs]
-    return outputs if roundings is None else [roundings.of_output(one) for one in outputs]
+    if roundings is not None:
+        outputs = [roundings.of_output(one) for one in outputs]
+    return outputs, None
+
+
+def first_lost(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> Operation | None:
+    """Returns the first operation whose results, or their derivatives, have no number although all
+    operands have one, and so has what was recorded; `None` where there is none.
+
+    It is to be called within `precision`, for a program that can be replayed.
+    """
+
+    def look(operation: Operation, operands: Sequence[Any], found: tuple[Any, ...]) -> bool:
+        numbers = [one for one in operands if isinstance(one, Jets)]
+        recorded = [one for one in operation.recorded if one.dtype.kind in "fc"]
+        return (
+            all(map(_is_finite, numbers))
+            and not all(_is_finite(one) for one in found if isinstance(one, Jets))
+            and all(bool(np.isfinite(one).all()) for one in recorded)
+        )
+
+    return _walk(program, tangents, None, look)[1]
+
+
+def _is_finite(jets: Jets) -> bool:
+    return all(one.is_finite() for part in jets.parts.values() for one in part.flat)
 
 
 def _as_recorded(found: Any, recorded: NDArray[Any]) -> bool:

@@ -57,6 +57,9 @@ class Estimate:
     defect: Vector | None = None
     """What the slopes along this tangent and along others fail to add up by, where they were looked
     at; see `Slopes`."""
+    own_error: Vector | None = None
+    """Of `error` that part which rounding of the program makes of the derivative alone, where f was
+    replayed with roundings; the rest is that of a derivative which is written with values of f."""
     balls: NDArray[Any] | None = None
     """What `value` was rounded from, with all its digits: balls of python-flint, where f was
     replayed exactly."""
@@ -90,7 +93,9 @@ class Estimate:
 
 ALL = slice(None)
 """The part of the outputs that is all of them."""
-BY_OUTPUT = ("value", "error", "moved", "half_gap", "steps", "size", "defect", "balls")
+BY_OUTPUT = (
+    *("value", "error", "moved", "half_gap", "steps", "size", "defect", "own_error", "balls"),
+)
 """The fields of an estimate that have an entry for each output."""
 
 
@@ -103,7 +108,7 @@ class InParts(Estimate):
     def __init__(self, make: Callable[[slice], Estimate], count: int) -> None:
         """The estimate that `make` gives of some of the `count` outputs."""
         method = make(slice(0, 1)).method
-        absent = dict.fromkeys(("half_gap", "steps", "defect", "balls"))
+        absent = dict.fromkeys(("half_gap", "steps", "defect", "own_error", "balls"))
         vars(self).update(make=make, outputs=count, method=method, **absent)
 
     make: Callable[[slice], Estimate]

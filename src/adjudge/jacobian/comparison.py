@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -36,6 +36,7 @@ from adjudge.constants import (
     SHARP_TOLERANCES,
     SIGNIFICANT_PART,
     UNDERFLOW,
+    VISIBLE_KINK,
 )
 from adjudge.estimate import Slopes
 from adjudge.findings import (
@@ -274,6 +275,25 @@ class Comparison:
             part = np.maximum(part, np.fmin(known, t.ordinary * self.largest))
         allowed = self.error + part + UNDERFLOW
         return allowed + t.spread * self.scales.weight if t.spread else allowed
+
+    @cached_property
+    def by_values(self) -> NDArray[np.bool_]:
+        """The entries that agree beside an exact reference only since the rounding of f's own
+        values may be in them.
+        """
+        t = self.tolerance
+        if not (t.exact and t.automatic):
+            return np.zeros(self.automatic.size, bool)
+        own = self.error + t.relative * np.maximum(self.largest, self._beside) + UNDERFLOW
+        beyond = (self.difference > own) & ~self._rounded_zero
+        return np.asarray(self.agrees & self.moved & beyond & ~self.equal_nans)
+
+    def without_values(self, entries: NDArray[np.bool_]) -> Comparison:
+        """Returns the comparison in which the rounding of f's values is not allowed to these."""
+        if not np.any(entries):
+            return self
+        scales = replace(self.scales, secant=np.where(entries, 0.0, self.scales.secant))
+        return replace(self, make_scales=lambda: scales)
 
     @cached_property
     def given(self) -> Vector:
@@ -525,7 +545,10 @@ def decide(comparison: Comparison, slopes: Slopes | None = None) -> Decision:
     fails, undecided = comparison.fails, comparison.undecided
     if slopes is None:
         return Decision(fails, undecided, np.zeros_like(fails))
-    slopes, doubted = slopes.part(slice(0, fails.size)), fails | undecided
+    slopes = slopes.part(slice(0, fails.size))
+    # What agrees with the mean of two slopes that differ visibly is at a kink all the same.
+    visible = np.abs(slopes.half_gap) > VISIBLE_KINK * comparison.largest
+    doubted = fails | undecided | (slopes.kinks & visible)
     kinks, unsettled = slopes.explain(doubted, comparison.automatic, comparison.allowed)
     return Decision(fails & ~kinks, undecided & ~kinks, kinks, unsettled)
 
@@ -591,6 +614,11 @@ class Tally:
     they were accepted beside larger entries, and no difference has seen them."""
     saturated_example: tuple[str, float] = ("", 0.0)
     """One of the saturated entries, by its name and value."""
+    proved: int = 0
+    """How many of the compared entries agree with an interval that is proven to contain the
+    derivative."""
+    certificate: Entry | None = None
+    """The comparison with such an interval that agrees least closely."""
 
     KEPT = 8
 
@@ -660,11 +688,14 @@ def findings_of(
             entries[0], meaning, tally.failed, tally.compared, provenance, mistake, accuracy, also
         )
         remedy: Advice | None = _REMEDIES.get(meaning)
+        # Beside an interval a right derivative of what the program approximates fails by that
+        # alone, in whichever entries it is off by more than rounding.
+        proved = entries[0].enclosure is not None
         if alone is None:
             alone = tally.failed == 1 < tally.compared
         if meaning is Meaning.WRONG and silent:
             remedy = Remedy.LEAVE_OUTPUT_OUT
-        elif meaning is Meaning.WRONG and not (mistake or alone or tally.missing):
+        elif meaning is Meaning.WRONG and not tally.missing and (proved or not (mistake or alone)):
             remedy = _if_it_iterates(entries)
         found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None
@@ -699,7 +730,7 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
     if slopes is not None:
         meaning = Meaning.KINK
         if np.isinf(slopes[0]):
-            meaning = Meaning.JUMP
+            meaning = Meaning.SWITCH if entry.from_reference else Meaning.JUMP
         elif np.isnan(entry.automatic):
             meaning = Meaning.NAN_AT_KINK
         elif slopes[0] == slopes[1]:

@@ -27,6 +27,7 @@ from adjudge.constants import (
     FAR_STEP,
     FAST_PART,
     FEWEST_WEIGHED,
+    FOLLOWED_PART,
     GROSS_AFTER_EXTRAPOLATION,
     GROSS_AFTER_LADDER,
     GROSS_TOLERANCES,
@@ -258,6 +259,7 @@ class Trial:
         an estimate that leaves more open does not take the place of the one before, unless that is
         `refuted`.
         """
+        by = self.decided_by if finest is self.column else by  # a reference knows no more
         compared = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
         after = replace(self, column=finest, compared=compared, laddered=True, decided_by=by)
         judged = refuted or self.fails or not (self.laddered or self.doubt is Doubt.OPEN)
@@ -1205,30 +1207,53 @@ class ReferenceScatter(Stage):
 
 
 class ReplayedRounding(Stage):
-    """Allows what fails beside an exact reference what rounding of the program can do to it.
+    """Allows what fails beside an exact reference what rounding of the program can do to it, unless
+    the automatic derivative has more digits than that.
 
     A saturated softmax has derivatives of 1e-15 where an engine finds 0 by `p (1 - p)`, and
     `logcumsumexp` of numbers as large as 1e4 loses four digits. Without this stage both fail. A bar
-    that is wide beside the derivative leaves it open. Costs no evaluation. Ours.
+    that is wide beside the derivative leaves it open. What follows the reference at points nearby,
+    as `cos x` does beside `1e10 + sin x`, is not computed from values that are rounded so: without
+    that an error of 1e-6 passes there. Costs no evaluation where nothing is off by more than
+    rounding of the derivative, else those of the stage before. Ours.
     """
 
     name = "rounding of the program"
 
     def helps(self, trial: Trial) -> bool:
-        exact = trial.columns.tolerance.exact and trial.column.from_reference
-        return exact and trial.doubt is not Doubt.NONE and trial.fails > 0
+        if not (trial.columns.tolerance.exact and trial.column.from_reference):
+            return False
+        doubted = trial.doubt is not Doubt.NONE and trial.fails > 0
+        return doubted or any(np.any(one.comparison.by_values) for one in trial.compared)
 
     def apply(self, trial: Trial) -> Trial:
-        columns = trial.columns
+        columns, found = trial.columns, trial.column
         estimator = columns.estimator.rounded(columns.tolerance.coarsest)
         if estimator is None:
             return trial
-        rounded = estimator.along(trial.column.tangent)
+        rounded = estimator.along(found.tangent)
+        own = rounded.estimate.own_error
+        if own is not None:
+            of_derivative = replace(rounded, estimate=rounded.estimate.but(error=own))
+            doubted = [c.fails | c.by_values for _, c, _ in trial.compared]
+            trial = self._allowed(trial, of_derivative, doubted)
         wide = columns.comparisons(rounded, trial.block, trial.pushed, final=True)
-        allowed = []
+        sharper, excused = [], []
         for one, other in zip(trial.compared, wide, strict=True):
-            fails, bar = one.comparison.fails, other.comparison.error
-            error = np.where(fails, np.fmax(one.comparison.error, bar), one.comparison.error)
+            comparison = one.comparison
+            within = comparison.fails & ~other.comparison.fails
+            follows = _follows(columns, one, found, comparison.by_values | within)
+            sharper.append(one._replace(comparison=comparison.without_values(follows)))
+            excused.append(within & ~follows)
+        return self._allowed(trial.with_compared(sharper, self.name), rounded, excused)
+
+    def _allowed(self, trial: Trial, rounded: Column, which: Sequence[NDArray[np.bool_]]) -> Trial:
+        """Returns the trial with the error bars of an estimate with roundings for some entries."""
+        wide = trial.columns.comparisons(rounded, trial.block, trial.pushed, final=True)
+        allowed = []
+        for one, other, mask in zip(trial.compared, wide, which, strict=True):
+            error, bar = one.comparison.error, other.comparison.error
+            error = np.where(mask, np.fmax(error, bar), error)
             allowed.append(one._replace(comparison=replace(one.comparison, error=error)))
         return trial.with_compared(allowed, self.name)
 
@@ -1630,25 +1655,61 @@ def _allow_reference_scatter(
 ) -> ModeComparison:
     """Returns the comparison with what fails allowed twice the scatter of its deviation."""
     letter, comparison, kind = one
-    problem = columns.problem
     rows = worst_entries(comparison, comparison.fails)
-    part = found.tangent.part(problem.X)
-    random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
-    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
-    for far in REFERENCE_DISTANCES:
-        point = problem.origin.copy()
-        signs = random.choice(np.array([-far, far]), part.stop - part.start)
-        point[part] += np.where(found.tangent.vector[part] != 0, signs * scale(point[part]), 0.0)
-        point = representable(problem, problem.clipped(point), found.tangent.leaves)
-        there = columns.estimator.at(point).along(found.tangent)
-        value = columns.row_values(kind, there.estimate.value[: columns.base.Y.size])
-        pairs.append((_automatic_at(columns, point, kind, rows, found), value[rows]))
-    off = np.array([automatic / reference - 1 for automatic, reference in pairs])
+    part = found.tangent.part(columns.problem.X)
+    automatic, reference = _beside_reference(columns, one, found, rows, part)
+    off = automatic / reference - 1
     scatter = np.max(off, axis=0) - np.min(off, axis=0)
     rounding = np.where(scatter > SCATTERED_PART * np.abs(off[0]), 2 * scatter, 0.0)
     error = comparison.error.copy()
     error[rows] += np.nan_to_num(rounding) * np.abs(comparison.reference[rows])
     return ModeComparison(letter, replace(comparison, error=error), kind)
+
+
+def _follows(
+    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Marks the worst of these entries whose automatic value moves from point to point as its
+    reference does, to a small part of what it is off by, while that moves by far more.
+
+    Such a value has the digits that show the deviation, whatever rounding could have done to it.
+    One that is computed from rounded values moves by their spacing, or stands still.
+    """
+    rows = worst_entries(one.comparison, entries) if one.kind != "first" else []
+    if not rows:
+        return np.zeros(entries.size, bool)
+    automatic, reference = _beside_reference(columns, one, found, rows, slice(None))
+    gaps = automatic - reference
+    off = np.abs(gaps[0])
+    moves = np.ptp(reference, axis=0) >= off / FOLLOWED_PART
+    with np.errstate(invalid="ignore", divide="ignore"):
+        parts = gaps / reference
+        steady = np.max(np.abs(gaps - gaps[0]), axis=0) <= FOLLOWED_PART * off
+        steady |= np.max(np.abs(parts - parts[0]), axis=0) <= FOLLOWED_PART * np.abs(parts[0])
+    return _marked(steady & moves & (off > 0), rows, entries.size)
+
+
+def _beside_reference(
+    columns: Columns, one: ModeComparison, found: Column, rows: list[int], part: slice
+) -> tuple[Vector, Vector]:
+    """Returns the automatic values of these rows and their references, at x and at points at which
+    this `part` of x is moved, a row for each point.
+    """
+    problem, comparison = columns.problem, one.comparison
+    leaves = found.tangent.leaves if part != slice(None) else range(len(problem.X.leaves))
+    random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
+    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+    for far in REFERENCE_DISTANCES:
+        point = problem.origin.copy()
+        signs = random.choice(np.array([-far, far]), point[part].size)
+        moves = found.tangent.vector[part] != 0 if part != slice(None) else True
+        point[part] += np.where(moves, signs * scale(point[part]), 0.0)
+        point = representable(problem, problem.clipped(point), leaves)
+        there = columns.estimator.at(point).along(found.tangent)
+        value = columns.row_values(one.kind, there.estimate.value[: columns.base.Y.size])
+        pairs.append((_automatic_at(columns, point, one.kind, rows, found), value[rows]))
+    automatic, reference = zip(*pairs, strict=True)
+    return np.array(automatic), np.array(reference)
 
 
 def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArray[np.bool_]:

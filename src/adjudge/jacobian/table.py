@@ -28,7 +28,7 @@ from adjudge.constants import (
     SEPARATIONS,
     SIGNIFICANT_PART,
 )
-from adjudge.estimate import SIGNIFICANT_BITS, Column, Estimator, at_fixed_step
+from adjudge.estimate import SIGNIFICANT_BITS, Column, Effort, Estimator, at_fixed_step
 from adjudge.findings import (
     BudgetSpent,
     Entry,
@@ -81,6 +81,8 @@ ENTRY_WORK = 7
 one entry takes six evaluations at any size (docs/architecture.md)."""
 
 
+SILENT_KINK_WORK = 2
+"""The evaluations that it takes to tell a kink from curvature."""
 COLUMNS_AHEAD = 32
 """The columns along which an executor evaluates f before they are compared: enough for 64
 processors, and few enough to be held. The value is ours."""
@@ -487,6 +489,8 @@ class Table:
             agrees = all(comparison.agrees_clearly for _, comparison, _ in trial.compared)
             if not agrees or hidden_outputs(trial) is not None:
                 continue
+            if self._with_silent_kinks(trial) is not trial:
+                continue
             settled.update(coordinates)
             for one in trial.compared:
                 self._record(trial, one, len(coordinates))
@@ -582,10 +586,21 @@ class Table:
             doubt = Doubt.HIDDEN
         return replace(trial, doubt=doubt) if doubt else trial
 
+    def _with_silent_kinks(self, trial: Trial) -> Trial:
+        """Returns a trial that agrees, with the kinks of f at x: what agrees with the mean of two
+        slopes says nothing of the derivative beside x.
+        """
+        if not self.budget.allows(SILENT_KINK_WORK):
+            return trial
+        found = trial.along(Effort.SILENT_KINKS)
+        return trial if found is trial.column else replace(trial, column=found)
+
     def _judged(self, item: Item, trial: Trial) -> Generator[Failure, None, list[Item]]:
         """Takes a column through the stages and records it. Returns what is to be compared next."""
         clear = trial.agrees_clearly and trial.doubt is not Doubt.HIDDEN
         settled = clear or (trial.separate and not trial.doubt)
+        if clear:
+            trial = self._with_silent_kinks(trial)
         outcome = trial if settled else (yield from self._through_stages(trial))
         if isinstance(outcome, Again):
             if outcome.leaves:
@@ -818,7 +833,10 @@ class Table:
         found, tally, (_, comparison, kind) = trial.column, self.tally(one.letter), one
         tally.compared += together * self._count(comparison, kind, trial.columns.base)
         each, pairs = kind == "each" or self.probes.full, self.pairs
-        if comparison.agrees_clearly:
+        slopes = trial.columns.slopes(found, kind)
+        if found.estimate.balls is not None and slopes is None and comparison.tolerance.automatic:
+            self._certify(trial, one, together)
+        if comparison.agrees_clearly and slopes is None:
             if pairs is not None and kind != "first":
                 pairs.keep(tally.mode, found.tangent, comparison, each=each)
             tally.nonzero += int(np.count_nonzero(comparison.automatic))
@@ -830,7 +848,7 @@ class Table:
             name = entry_name(of, column_name(self.problem, found.tangent))
             count = int(np.count_nonzero(comparison.unseen))
             tally.count_saturated(count, name, float(comparison.automatic[k]))
-        decision = decide(comparison, trial.columns.slopes(found, kind))
+        decision = decide(comparison, slopes)
         if pairs is not None and kind != "first":
             masks = decision.fails, decision.open
             pairs.keep(tally.mode, found.tangent, comparison, masks, each=each)
@@ -867,6 +885,22 @@ class Table:
             if decision.kinks[k] and entry.slopes is None:
                 entry = replace(entry, slopes=(entry.reference, entry.reference))
             tally.keep(tally.open, entry)
+
+    def _certify(self, trial: Trial, one: ModeComparison, together: int) -> None:
+        """Counts what agrees with intervals that are proven, and keeps what agrees least closely.
+
+        At a kink the interval is the hull of two branches, and proves nothing; a tolerance that the
+        caller gives accepts what the interval may refute.
+        """
+        comparison, tally = one.comparison, self.tally(one.letter)
+        if not np.all(comparison.agrees & ~comparison.undecided):
+            return
+        tally.proved += together * self._count(comparison, one.kind, trial.columns.base)
+        before = tally.certificate
+        part = np.nan_to_num(comparison.difference / comparison.allowed)
+        k = int(np.argmax(part)) if part.size else None
+        if k is not None and (before is None or part[k] > before.excess):
+            tally.certificate = self._entry(trial, one, k)
 
     def _failure(self, trial: Trial, one: ModeComparison, k: int) -> Failure:
         """Returns what is needed to search for the entries behind row `k` of a comparison."""

@@ -29,6 +29,7 @@ from adjudge.findings import (
 )
 from adjudge.report.pictures import pictures
 from adjudge.report.sentences import (
+    certified_by,
     first_line,
     how,
     text_of,
@@ -332,6 +333,12 @@ class Report:
     """The file that defines the function, where it has one and the verdict is not PASS."""
     line: int = 0
     """The line of that file at which the function begins."""
+    certified: bool = False
+    """Whether the verdict rests on intervals that are proven to contain the derivative of what the
+    function computed: all comparisons of a PASS agree with such intervals, to the rounding of the
+    automatic side, or an entry that makes it FAIL lies outside of one."""
+    certificate: Entry | None = None
+    """The comparison of a certified PASS that agrees least closely, with its interval."""
     faults: Sequence[Fault] = ()
     """The steps whose derivatives are wrong, the first one of the function first, where the check
     fails, the engine can record what the function did, and they were found (`blame=`)."""
@@ -343,14 +350,6 @@ class Report:
     def __bool__(self) -> bool:
         """Says whether the verdict is PASS."""
         return self.verdict is Verdict.PASS
-
-    @property
-    def certified(self) -> bool:
-        """Says whether the verdict of every mode rests on intervals that are proven to contain the
-        derivative of what the function computed (`reference="exact"`).
-        """
-        decided = (Verdict.PASS, Verdict.FAIL)
-        return self.provenance.exact and all(one in decided for one in self.modes.values())
 
     @property
     def silent(self) -> str:
@@ -472,7 +471,7 @@ class Report:
             f"{c['identities']} identities, "
             f"{c['evaluations']} evaluations, {c['vjps']} vjps, {c['jvps']} jvps, "
             f"{c['probes']} probes\n"
-            f"{decided}{beyond}{power}"
+            f"{decided}{beyond}{power}{certified_by(self.certificate)}"
             f"{self.provenance}{', certified' * self.certified}; {self.provenance.mode} mode, "
             f"seed={self.provenance.seed}, adjudge {self.provenance.adjudge}"
         )
@@ -491,6 +490,7 @@ class Report:
             **{name: plain(getattr(self, name)) for name in names},
             "findings": [{**found.to_dict(), "text": text_of(found)} for found in self.findings],
             "entries": [_plain(entry, steps=entry is self.worst) for entry in self.entries],
+            "certificate": self.certificate and _plain(self.certificate, steps=False),
             "pairs": plain(tuple(self.pairs)),
             "power": {str(error): part for error, part in self.power.items()},
             "stages": {name: count._asdict() for name, count in self.stages.items()},

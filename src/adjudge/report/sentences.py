@@ -6,6 +6,7 @@ a function that is registered with `said` makes them. `REMEDIES` has the advice.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -372,8 +373,11 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     ]
     if entry.slopes is not None and np.all(np.isfinite(entry.slopes)):
         one, two = entry.slopes
-        left, right = ("least", "most") if entry.projected else ("left", "right")
-        lines.append(f"slopes      {one: .12g} {left}, {two:.12g} {right}")
+        # The hull of two branches does not say which of them is to the left.
+        unordered = entry.projected or entry.from_reference
+        left, right = ("least", "most") if unordered else ("left", "right")
+        one, two = (round(slope, 9 - _exponent(max(abs(one), abs(two)))) for slope in (one, two))
+        lines.append(f"slopes      {one: .9g} {left}, {two:.9g} {right}")
     near = detail.nearby
     if near is not None and finding.note:
         kink = "kink at x; the automatic value lies between the one-sided slopes"
@@ -392,6 +396,21 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     if near is not None and near.judged:
         lines.append(f"right at {near.right} of {near.judged} points nearby ({_moved(near.reach)})")
     return lines
+
+
+def _exponent(number: float) -> int:
+    """Returns the power of ten of the first digit."""
+    return math.floor(math.log10(number)) if number > 0 else 0
+
+
+def certified_by(entry: Entry | None) -> str:
+    """Returns the line about the interval that a certified PASS agrees with least closely."""
+    if entry is None:
+        return ""
+    return (
+        f"least close: {entry.name}: automatic {entry.automatic:.17g}, reference "
+        f"{_known_to(entry)} ({how(entry.method)})\n"
+    )
 
 
 def _known_to(entry: Entry) -> str:
@@ -490,6 +509,7 @@ _MEANINGS = {
     Meaning.KINK_ELSEWHERE: "x lies on a kink of other outputs, and the automatic value is not the "
     "slope of this",
     Meaning.JUMP: "the function jumps at x: no value is its derivative there",
+    Meaning.SWITCH: "x lies at a jump, a tie or the edge of a branch: nothing is proved there",
     Meaning.WIDE: "differences cannot decide: the error bar is too wide",
     Meaning.WIDE_REFERENCE: "the reference cannot decide: its error bar, or the rounding of the "
     "automatic derivative, is too wide",

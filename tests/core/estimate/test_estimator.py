@@ -35,7 +35,12 @@ def unit(k):
     return Tangent((0,), vector, float(X[k]), k)
 
 
-PLAIN = (Effort.TWO_EVALUATIONS, Effort.DEFECTS, Effort.LASTING_DEFECTS)
+PLAIN = (
+    Effort.TWO_EVALUATIONS,
+    Effort.SILENT_KINKS,
+    Effort.DEFECTS,
+    Effort.LASTING_DEFECTS,
+)
 """The efforts that leave the value of two evaluations as it is."""
 
 
@@ -60,6 +65,7 @@ def test_an_effort_makes_first_what_it_builds_on(effort):
         Effort.THREE_STEPS,
         Effort.LADDER,
         Effort.LONG_STEPS,
+        Effort.SILENT_KINKS,
         Effort.DEFECTS,
         Effort.LASTING_DEFECTS,
     ):

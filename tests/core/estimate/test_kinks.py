@@ -25,8 +25,53 @@ def test_a_subgradient_at_a_kink_does_not_fail(mode, at_zero):
     report = examine(absolute(at_zero), X, mode=mode)
 
     assert report.verdict is Verdict.PASS
-    assert {finding.status for finding in report.findings} <= {Status.NONSMOOTH}
-    assert (at_zero != 0) == bool(report.findings)  # halfway nothing shows
+    assert {finding.status for finding in report.findings} == {Status.NONSMOOTH}
+
+
+def halves(x):
+    """The gradient of the largest entry, in which equal ones share alike."""
+    tied = x == x.max()
+    return tied / tied.sum()
+
+
+SILENT = {
+    "largest of two": (np.max, halves, [1.0, 1.0, 0.4]),
+    "magnitude": (np.abs, np.sign, [0.0, 0.0]),
+    "magnitudes among others": (np.abs, np.sign, [0.0, 1.0, 0.0, -2.0, 0.3, 0.0]),
+    "hat": (lambda x: np.minimum(x, -3 * x), lambda x: np.sign(-x) * 2 - 1, [0.0, 0.5]),
+    "clipped": (lambda x: np.clip(x, -1, 1), lambda x: (np.sign(1 - x**2) + 1) / 2, [1.0, -1.0]),
+}
+"""Functions with a kink at which the rule gives the mean of both slopes."""
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", SILENT)
+def test_the_mean_of_both_slopes_says_nothing_of_a_rule_that_is_wrong_beside_x(name, mode):
+    f, gradient, x = SILENT[name]
+    x = np.array(x)
+
+    def rule(beside):
+        def vjp(y, w):
+            return w * gradient(y) * (1.0 if np.array_equal(y, x) else beside)
+
+        return ByHand(f, vjp=vjp)
+
+    for seed in range(10):
+        right, wrong = (examine(rule(by), x, mode=mode, seed=seed) for by in (1.0, 3.0))
+        assert right.verdict is Verdict.PASS
+        assert Status.NONSMOOTH in {finding.status for finding in right.findings}
+        assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("f", [np.square, np.cos, lambda x: np.sqrt(x**2 + 1e-4), np.exp])
+def test_a_smooth_function_that_bends_has_no_kink(f):
+    slope = {np.square: lambda x: 2 * x, np.cos: lambda x: -np.sin(x), np.exp: np.exp}.get(
+        f, lambda x: x / np.sqrt(x**2 + 1e-4)
+    )
+    for x in ([0.0], [0.0, 0.0, 1.0], [0.0, 1e-3, 2.0]):
+        report = examine(ByHand(f, vjp=lambda x, w: w * slope(x)), np.array(x))
+        assert report.verdict is Verdict.PASS
+        assert Status.NONSMOOTH not in {finding.status for finding in report.findings}
 
 
 @pytest.mark.parametrize("mode", ["full", "projected"])

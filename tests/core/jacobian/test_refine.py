@@ -261,6 +261,9 @@ def test_long_steps_that_agree_are_not_given_up_for_shorter_ones(condition, seed
 
 
 def test_shorter_steps_over_which_an_output_stands_still_hide_no_error():
+    """Whether so small an error shows is chance. Under four kernels of BLAS it does at 23 to 25 of
+    these seeds, and at 11 to 13 where such steps are believed.
+    """
     random = np.random.default_rng(7)
     left, right = (np.linalg.qr(random.normal(size=(5, 5)))[0] for _ in range(2))
     x = left @ np.diag(np.logspace(0, -3, 5)) @ right
@@ -269,14 +272,17 @@ def test_shorter_steps_over_which_an_output_stands_still_hide_no_error():
         def vjp(a, w):
             inverse = np.linalg.inv(a).T
             gradient = -inverse @ w @ inverse
-            gradient[0, 1] *= 1 + by
+            gradient[:, 1] *= 1 + by
             return gradient
 
         return ByHand(np.linalg.inv, vjp=vjp)
 
-    verdicts = [examine(off(by), x, seed=7, mode="projected").verdict for by in (0.0, 1e-6)]
+    def failing(by, seeds):
+        checks = (examine(off(by), x, seed=k, mode="projected", blame=False) for k in range(seeds))
+        return sum(report.verdict is Verdict.FAIL for report in checks)
 
-    assert [Verdict.PASS, Verdict.FAIL] == verdicts
+    assert failing(0.0, 10) == 0
+    assert failing(3e-7, 48) >= 18
 
 
 def test_three_steps_that_are_too_long_for_a_system_accuse_no_right_rule():

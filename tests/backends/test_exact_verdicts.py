@@ -1,0 +1,254 @@
+"""What `reference="exact"` says at kinks, jumps and ties, in narrow dtypes, beside large constants,
+and of what it cannot prove; and when a report calls itself certified.
+"""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("flint")
+
+import adjudge  # noqa: E402
+from adjudge import Status, Verdict  # noqa: E402
+
+PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+def tensor(*numbers, dtype=torch.float64):
+    return torch.tensor(numbers, dtype=dtype, requires_grad=True)
+
+
+def planted(f, gradient, factor=1.0, entry=slice(None), refused=()):
+    """`f`, whose gradient is off by a factor in one entry, or in all of them."""
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            if x.dtype in refused:
+                raise TypeError(f"no kernel for {x.dtype}")
+            ctx.save_for_backward(x)
+            return f(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            off = torch.ones_like(x)
+            off[entry] = factor
+            return w * gradient(x) * off
+
+    return Rule.apply
+
+
+def exactly(f, *inputs, **options):
+    return adjudge.examine(f, inputs, reference="exact", blame=False, **options)
+
+
+def statuses(report):
+    return {finding.status for finding in report.findings}
+
+
+class SharedMaximum(torch.autograd.Function):
+    """Right where entries are tied, and three times too large elsewhere."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.max()
+
+    @staticmethod
+    def backward(ctx, w):
+        (x,) = ctx.saved_tensors
+        tied = x == x.max()
+        return w * tied / tied.sum() * (1.0 if tied.sum() > 1 else 3.0)
+
+
+def test_a_rule_that_is_right_at_a_tie_alone_fails():
+    for seed in range(10):
+        wrong = exactly(SharedMaximum.apply, tensor(1.0, 1.0, 0.4), seed=seed)
+        right = exactly(torch.amax, tensor(1.0, 1.0, 0.4), seed=seed)
+        assert (wrong.verdict, right.verdict) == (FAIL, PASS)
+        assert Status.NONSMOOTH in statuses(right)
+        assert not right.certified  # the hull of two branches proves nothing
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: torch.where(x > 0, x + 1, x), (0.0, 1.0)),
+        (lambda x: torch.sort(x).values, (1.0, 1.0, 2.0)),
+        (lambda x: x[x >= 0].sum(), (0.0, 1.0)),
+        (lambda x: torch.floor(x) * x, (1.0, 0.5)),
+    ],
+    ids=["jump", "tie in an order", "edge of a mask", "step"],
+)
+def test_where_no_branch_is_decided_the_report_says_so_with_the_line(f, x):
+    report = exactly(f, tensor(*x))
+
+    assert report.verdict is OPEN
+    assert statuses(report) == {Status.NONSMOOTH}
+    assert "not finite" not in str(report)
+    assert "x lies at a jump, a tie or the edge of a branch" in str(report)
+    assert f"({__file__}:" in str(report)
+
+
+def test_slopes_of_two_branches_are_told_from_the_least_to_the_largest():
+    assert "slopes      -1 least, 1 most" in str(exactly(lambda x: -x.abs(), tensor(0.0, 1.0)))
+
+
+@pytest.mark.parametrize("f", [torch.linalg.eigvalsh, torch.linalg.svdvals])
+def test_what_has_no_enclosure_is_unsupported_by_name(f):
+    report = exactly(f, torch.eye(3, dtype=torch.float64, requires_grad=True))
+
+    assert report.verdict is OPEN
+    assert statuses(report) == {Status.UNSUPPORTED}
+    assert "are there equal eigenvalues" in str(report)
+
+
+@pytest.mark.parametrize("take", ["item", "tolist", "numpy"])
+def test_numbers_that_python_gets_are_named_with_their_line(take):
+    def f(x):
+        return x * np.sum(getattr(x.detach()[0], take)())
+
+    report = exactly(f, tensor(2.0, 1.0))
+
+    assert statuses(report) == {Status.UNSUPPORTED}
+    assert f"({__file__}:{f.__code__.co_firstlineno + 1})" in str(report)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_index_of_an_extreme_is_replayed(name):
+    index = getattr(torch, name)
+    matrix = torch.tensor([[1.0, 2.0], [4.0, 3.0]], dtype=torch.float64, requires_grad=True)
+
+    assert exactly(lambda x: x[index(x)] ** 2, tensor(2.0, 1.0)).certified
+    assert exactly(lambda x: x.gather(1, index(x, 1, keepdim=True)) ** 2, matrix).certified
+    tied = exactly(lambda x: x[index(x)] ** 2, tensor(2.0, 2.0))
+    assert tied.verdict is OPEN
+
+
+# ------------------------------------------------------------------ narrow dtypes
+
+SLOPE = (lambda x: torch.sin(x) * torch.exp(-x), lambda x: (x.cos() - x.sin()) * torch.exp(-x))
+NARROW = {
+    "float32, one entry": (torch.float32, 1 + 1e-6, 1, ()),
+    "float32 alone, all entries": (torch.float32, 1 + 1e-5, slice(None), (torch.float64,)),
+    "bfloat16, one entry": (torch.bfloat16, 1 + 1e-3, 1, ()),
+    "bfloat16 and float32, all entries": (torch.bfloat16, 1.02, slice(None), (torch.float64,)),
+}
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_an_error_that_is_found_without_it_is_found_beside_an_exact_reference(name):
+    dtype, factor, entry, refused = NARROW[name]
+    x = tensor(0.3, 2.0, 0.9, 1.4, -0.7, dtype=dtype)
+    for seed in range(3):
+        right, wrong = (
+            exactly(planted(*SLOPE, by, entry, refused), x, seed=seed) for by in (1.0, factor)
+        )
+        assert (right.verdict, wrong.verdict) == (PASS, FAIL)
+        assert right.certified
+
+
+# ------------------------------------------------------------------ large constants
+
+CONSTANTS = {
+    "1e10 + sin": (lambda x: 1e10 + torch.sin(x), torch.cos),
+    "1e12 + tanh": (lambda x: 1e12 + torch.tanh(x), lambda x: 1 - torch.tanh(x) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+@pytest.mark.parametrize("entry", [slice(None), 1], ids=["all", "one"])
+def test_the_rounding_of_values_excuses_no_error_of_a_rule_without_them(name, entry):
+    for seed, by in zip(range(3), (1e-12, 1e-8, 1e-6), strict=True):
+        right, wrong = (
+            exactly(planted(*CONSTANTS[name], factor, entry), tensor(0.3, 0.9, 1.7), seed=seed)
+            for factor in (1.0, 1 + by)
+        )
+        assert (right.verdict, wrong.verdict) == (PASS, FAIL)
+        assert right.certified
+        assert wrong.certified
+
+
+def test_the_rounding_of_values_excuses_what_is_computed_from_them():
+    class Sigmoid(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.sigmoid(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, w):
+            (y,) = ctx.saved_tensors
+            return w * y * (1 - y)
+
+    verdicts = [exactly(Sigmoid.apply, tensor(x, x + 0.3)).verdict for x in (5.0, 20.0, 36.0)]
+    assert verdicts == [PASS, PASS, OPEN]
+
+
+# ------------------------------------------------------------------ certificates
+
+
+def test_a_certified_pass_shows_the_interval_that_is_least_close():
+    report = exactly(torch.sin, tensor(0.3, 1.0))
+
+    assert report.certified
+    found = report.to_dict()["certificate"]
+    assert found["enclosure"]["middle"].startswith("0.")
+    assert "exact replay of 1 operation" in found["method"]
+    assert f"least close: {report.certificate.name}" in str(report)
+    assert report.stages.keys() <= {"two evaluations", "rounding of the program"}
+
+
+def test_only_what_intervals_decide_is_certified():
+    x = tensor(0.3, 1.0)
+    wrong = planted(torch.sin, torch.cos, 1 + 1e-4)
+    empty = torch.zeros(0, dtype=torch.float64, requires_grad=True)
+    by_value = adjudge.examine(torch.square, x, blame=False)
+
+    assert exactly(wrong, x).certified
+    assert not exactly(wrong, x, atol=1e-3).certified  # a tolerance of the caller accepts it
+    assert not exactly(torch.sin, empty).certified
+    assert not exactly(torch.log, tensor(-1.0, 1.0)).certified
+    assert not by_value.certified
+    assert by_value.to_dict()["certificate"] is None
+
+
+def test_a_usual_check_that_intervals_alone_decide_is_certified():
+    f = planted(*CONSTANTS["1e10 + sin"])
+    assert adjudge.examine(f, tensor(0.3, 0.9), blame=False).certified
+
+
+def test_an_approximation_is_named_where_one_entry_is_off():
+    def root(x):
+        y = x / 2 + 0.5
+        for _ in range(3):
+            y = (y + x / y) / 2
+        return y
+
+    wrong = exactly(planted(root, lambda x: 0.5 / torch.sqrt(x)), tensor(1.0, 3.0))
+
+    assert wrong.verdict is FAIL
+    assert "or of an approximation?" in str(wrong)
+
+
+def test_a_broken_installation_of_flint_is_told_and_stops_no_usual_check(tmp_path):
+    (tmp_path / "flint.py").write_text("raise ImportError('libflint.so is missing')\n")
+    script = (
+        "import adjudge, numpy as np\n"
+        "f = adjudge.ByHand(np.tanh, vjp=lambda x, w: w * (1 - np.tanh(x) ** 2))\n"
+        "print(adjudge.examine(f, np.array([40.0])).verdict)\n"
+        "try:\n"
+        "    adjudge.examine(f, np.array([1.0]), reference='exact')\n"
+        "except adjudge.InputError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{script}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert "libflint.so is missing" in done.stdout
+    assert done.stdout.startswith(("PASS", "INCONCLUSIVE"))
