@@ -157,7 +157,7 @@ class Again:
         arrays = [
             placed(engine, one.drawn(rng), None, None, name) for name, one in self.found.call.arrays
         ]
-        return Case(self, tuple(arrays), name=label, wrt=self.found.wrt or None)
+        return Case(self, tuple(arrays), name=label, wrt=self.found.wrt or None, backend=backend)
 
 
 class Judging:
@@ -216,7 +216,7 @@ class Judging:
         if self.library.exact:
             options["reference"] = "exact"
         if self.library.order == 2:
-            options = {k: one for k, one in options.items() if k in ("wrt", "reference")}
+            options = {k: one for k, one in options.items() if k in ("wrt", "reference", "backend")}
             options["order"] = 2
         return Case(case.f, case.inputs, name=case.name, **options)
 
