@@ -13,6 +13,8 @@ from adjudge.estimate import Differences, may_round_inside, noise_inside
 from adjudge.problem import Tangent, first_order, observe, read_arguments
 
 SEEDS = range(10)
+AT_TEN_POINTS = {"a logarithm", "a sine in sixteen bits", "a complex sigmoid"}
+"""One function of each kind of dtype; of the others a right and a wrong rule in either mode."""
 
 
 def seeds_of(backend):
@@ -86,7 +88,7 @@ OF_JAX = {
 }  # fmt: skip
 
 
-@cells("name", torch=[*LOSSY, *OF_TORCH], jax=[*[*LOSSY][::10], *OF_JAX, "tan"])
+@cells("name", torch=[*LOSSY, *OF_TORCH], jax=["a root", *OF_JAX])
 def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
     xp = jnp if adjudge_backend.name == "jax" else torch
     dtype, draw, form = (LOSSY | OF_TORCH | OF_JAX)[name]
@@ -95,7 +97,7 @@ def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
         return form(xp, x)
 
     wrong = spoiled(f, lambda x, g: -g)
-    for seed in SEEDS if adjudge_backend.name == "torch" else SEEDS[:2]:
+    for seed in SEEDS if name in AT_TEN_POINTS else SEEDS[:2]:
         x = adjudge_backend.array(draw(seed), dtype)
         options = {"mode": "projected" if seed % 2 else "full", "seed": seed, "blame": False}
         right = examine(f, x, **options)
@@ -114,7 +116,7 @@ def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
 def test_a_wrong_formula_fails_all_the_same(adjudge_backend, spoiled, name, factor):
     dtype, draw, form = (LOSSY | OF_TORCH)[name]
     wrong = spoiled(lambda x: form(torch, x), lambda x, g: factor * g)
-    for seed in SEEDS[:5]:
+    for seed in SEEDS[: 10 if name in AT_TEN_POINTS and factor > 0 else 2]:
         x = adjudge_backend.array(draw(seed), dtype)
         report = examine(wrong, x, mode="full", seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL, report
@@ -317,11 +319,15 @@ SECOND = {
 }
 
 
+OFTEN = {("right", "full"), ("in the order of memory", "projected")}
+
+
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("name", SECOND)
 def test_a_sum_in_a_backward_pass_may_be_added_in_another_order(name, mode):
-    for seed in SEEDS:
+    # that a right one fails by chance, and that a wrong one hides, is looked for in one mode each
+    for seed in SEEDS if (name, mode) in OFTEN else SEEDS[:2]:
         x = torch.tensor(normal(seed, 2, 3))
         f = weighted_sum(WEIGHTS, SECOND[name])
 
@@ -332,7 +338,7 @@ def test_a_sum_in_a_backward_pass_may_be_added_in_another_order(name, mode):
 
 @pytest.mark.backend("torch")
 def test_the_second_derivative_of_a_mean_in_single_precision_passes():
-    for seed in SEEDS:
+    for seed in SEEDS[:2]:
         x = torch.tensor(normal(seed, 3, 4))
         gradgradcheck(lambda x: x.float().mean().double(), x, seed=seed)
 
