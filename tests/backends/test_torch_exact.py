@@ -66,7 +66,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_differences_leave_open_is_decided_as_far_as_rounding_cannot_make_it(name, mode):
     f, slope, numbers, verdict = CASES[name]
-    for seed in range(10 if mode == "projected" else 3):
+    often = mode == "projected" and name in ("sigmoid in its tail", "the same, off by a hundredth")
+    for seed in range(10 if often else 2):
         x = torch.tensor(numbers, dtype=torch.float64)
         report = adjudge.examine(with_rule(f, slope), x, seed=seed, mode=mode, blame=False)
         assert report.verdict is verdict, str(report)
@@ -137,7 +138,7 @@ def test_one_wrong_entry_of_a_narrow_function_is_named_beside_its_replay():
             return w
 
     for seed in range(10):
-        x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 2, 20)).to(torch.float32)
+        x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 2, 8)).to(torch.float32)
         f = only_in(torch.float32, lambda x: (OneOff.apply(x) ** 2).mean())
         report = adjudge.examine(f, x, seed=seed, mode="projected", blame=False)
         assert report.verdict is FAIL, str(report)
@@ -165,7 +166,7 @@ NARROW = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", NARROW)
 def test_sixteen_bits_are_judged_by_exact_replay_where_f_takes_no_others(name, seed):
     f, slope = NARROW[name]
@@ -185,10 +186,10 @@ def test_sixteen_bits_are_judged_by_exact_replay_where_f_takes_no_others(name, s
         assert report_of(0.1).verdict is not PASS
 
 
-@pytest.mark.parametrize("size", [8, 20, 120])
+@pytest.mark.parametrize("size", [8, 60])
 def test_more_numbers_are_judged_so_too_as_long_as_that_is_little_work(size):
     f, slope = NARROW["log(1 - tanh)"]
-    for seed in range({8: 10, 20: 3, 120: 1}[size]):
+    for seed in range(10 if size == 8 else 1):
         x = torch.from_numpy(np.random.default_rng(seed).uniform(1, 4, size)).to(torch.float16)
         verdicts = [
             adjudge.examine(
@@ -222,7 +223,7 @@ CANCELLING = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("name", CANCELLING)
 def test_a_rule_by_hand_that_loses_its_digits_as_f_does_is_not_wrong(name, dtype, seed):
@@ -238,7 +239,7 @@ def test_a_rule_by_hand_that_loses_its_digits_as_f_does_is_not_wrong(name, dtype
     assert native.verdict is OPEN, str(native)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))  # an error of either sign
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
 def test_a_conversion_inside_of_f_is_the_identity(dtype, seed):
     f = lambda x: x.sin() + 1e-3 * x.bfloat16().to(x.dtype)  # noqa: E731
@@ -279,14 +280,12 @@ def test_an_error_of_some_units_of_a_narrow_dtype_is_seen_at_many_points(name, d
     def inside(g):  # in single precision, as kernels of sixteen bits compute
         return lambda x: g(x.float()).to(dtype)
 
-    for seed in range(10):
+    for seed in range(10 if (name, dtype) == ("sigmoid", torch.float32) else 1):
         draw = torch.Generator().manual_seed(seed)
         x = (0.2 + 2 * torch.rand(2, generator=draw)).to(dtype)
         alone = only_in(dtype, inside(f))
-        # what is wrong is asked about at sixty points, and often what is right
-        if name == "gelu" and seed % 3:  # of which one replay is three of a sigmoid
-            continue
-        for factor, verdict in ((1.0, PASS), (1 + error, FAIL))[: 1 + (seed < 3)]:
+        # what is wrong is asked about at sixty points, and what is right in ten draws of one case
+        for factor, verdict in ((1.0, PASS), (1 + error, FAIL))[: 1 + (seed < 1)]:
             rule = with_rule(alone, inside(lambda x, by=factor: slope(x) * by))
             report = adjudge.examine(rule, x, seed=seed, mode="full", blame=False)
             assert report.verdict is verdict, str(report)
@@ -295,7 +294,7 @@ def test_an_error_of_some_units_of_a_narrow_dtype_is_seen_at_many_points(name, d
 @pytest.mark.parametrize("name", ["i0e", "i1e", "digamma", "erfinv"])
 def test_an_approximation_of_a_function_alone_in_single_precision_does_not_fail(name):
     dtype = torch.float32
-    for seed in range(10):
+    for seed in range(10 if name == "i0e" else 2):
         draw = torch.Generator().manual_seed(seed)
         x = torch.rand(3, generator=draw) * (0.9 if name == "erfinv" else 9)
         report = adjudge.examine(
@@ -375,9 +374,7 @@ def test_what_overflows_and_what_underflows_is_no_error():
 
 LEAPING = {
     "log(1 - tanh)": lambda x: torch.log(1 - torch.tanh(x)),
-    "log(1 - sigmoid)": lambda x: torch.log(1 - torch.sigmoid(2 * x)),
     "sqrt(1 - tanh^2)": lambda x: torch.sqrt(1 - torch.tanh(x) ** 2),
-    "sinh / (1 - tanh)": lambda x: torch.sinh(x) / (1 - torch.tanh(x)),
     "atanh(tanh)": lambda x: torch.atanh(torch.tanh(x)),
 }
 """Functions of a small number that has lost its digits: in double precision they stand still or
@@ -426,7 +423,7 @@ def by_bisection(x):
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, PASS), (1.01, FAIL), (-1.0, FAIL)])
 def test_a_replay_of_comparisons_that_rounding_may_turn_refutes_no_difference(factor, verdict):
     f = with_rule(by_bisection, lambda x: factor / (3 * by_bisection(x) ** 2 + 1))
-    for seed in range(3):
+    for seed in range(3 if verdict is PASS else 1):
         generator = torch.Generator().manual_seed(seed)
         x = torch.randn(4, generator=generator, dtype=torch.float64, requires_grad=True)
 
@@ -510,9 +507,13 @@ class Sigmoid(torch.autograd.Function):
         return GradientOfSigmoid.apply(x, w, ctx.factor), None
 
 
-@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
-    ("size", "f"), [(26.0, torch.sigmoid), (30.0, torch.sigmoid), (20.0, torch.tanh)]
+    ("size", "f", "seed"),
+    [
+        *((26.0, torch.sigmoid, seed) for seed in range(10)),
+        *((30.0, torch.sigmoid, seed) for seed in range(2)),
+        *((20.0, torch.tanh, seed) for seed in range(2)),
+    ],
 )
 def test_a_second_derivative_of_what_saturates_is_rounded_with_the_function(size, f, seed):
     x = size * torch.as_tensor(np.random.default_rng(seed).uniform(0.9, 1.1, 3))
@@ -539,10 +540,11 @@ def test_what_rounding_may_reorder_is_no_proof(gap):
     def waves(factor, rule=torch.clone):
         return lambda x: torch.cos(factor * rule(torch.sort(1.1 * x).values))
 
-    for seed in range(5):
-        assert adjudge.examine(waves(1e9), (x,), seed=seed).verdict is not FAIL
-        assert adjudge.examine(waves(1e3), (x,), seed=seed).verdict is PASS
-        assert adjudge.examine(waves(1e3, negated), (x,), seed=seed).verdict is FAIL
+    for seed in range(3):
+        options = {"seed": seed, "blame": False}
+        assert adjudge.examine(waves(1e9), (x,), **options).verdict is not FAIL
+        assert adjudge.examine(waves(1e3), (x,), **options).verdict is PASS
+        assert adjudge.examine(waves(1e3, negated), (x,), **options).verdict is FAIL
 
 
 @pytest.mark.backend("torch")
