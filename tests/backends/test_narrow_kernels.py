@@ -120,14 +120,18 @@ def kernel(name, whole=1.0, inside=torch.float32, output=None, gradient=None, *,
 
 def point(dtype, *shape):
     generator = torch.Generator().manual_seed(1)
-    return torch.randn(*(shape or (4, 12)), generator=generator).to(dtype).requires_grad_()
+    return torch.randn(*(shape or (2, 12)), generator=generator).to(dtype).requires_grad_()
 
 
-@pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(
-    ("dtype", "fixed"),
-    [(torch.bfloat16, True), (torch.float16, False)],
-    ids=["bfloat16, fixed", "float16"],
+    ("dtype", "fixed", "name"),
+    [
+        *(pytest.param(torch.bfloat16, True, one, id=f"bfloat16, fixed-{one}") for one in KERNELS),
+        *(
+            pytest.param(torch.float16, False, one, id=f"float16-{one}")
+            for one in ("rms norm", "softmax", "gelu")
+        ),
+    ],
 )
 def test_a_missing_term_fails_where_f_computes_in_float32(name, dtype, fixed):
     gradient = dtype if fixed else None
@@ -207,7 +211,7 @@ def test_a_wrong_term_of_many_numbers_fails_in_float32(compiled):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
-    for seed in SEEDS[::5]:
+    for seed in SEEDS[::5] if name == "rms norm" else SEEDS[:1]:
         for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
             rule = kernel(name, whole, output=torch.bfloat16)
 
