@@ -83,6 +83,11 @@ CASES = {
     "windows": (lambda x: lax.reduce_window(x, 1.0, lax.mul, (2,), (1,), "SAME"), LINE),
     "mask": (lambda x: (x > 0).astype(float) * x + jnp.where(x > 1, x, 0.5), LINE),
     "modulus": (lambda z: jnp.abs(z) + jnp.angle(z), COMPLEX),
+    "power": (lambda x: lax.pow(jnp.abs(x), x).reshape(2, 2), LINE),
+    "between bounds": (
+        lambda x: jnp.where(x <= 0.5, x, 2.0) * jnp.digitize(x, jnp.array([-1.0, 0.0, 1.0])),
+        LINE,
+    ),
     "switch": (lambda a: lax.switch(jnp.argmax(a[0]), [jnp.sin, jnp.cos, jnp.exp], a), SQUARE),
     "least at": (lambda x: x.at[jnp.array([0, 0, 9])].min(x[:3] * 2), LINE),
     "largest at": (lambda x: x.at[jnp.array([0, 0, 2])].max(x[1:] * 2), LINE),
