@@ -5,7 +5,6 @@ compiled has no values to be shown.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from adjudge.engine import UNKNOWN, Arrays, Place, Step, Watcher, place_of
+from adjudge.engine import Arrays, Place, Step, Watcher, defined_at, innermost, place_of
+from adjudge.errors import Source, running
 from adjudge_jax.recording import content_of
 from adjudge_jax.tracing import ENGINE
 
@@ -34,22 +34,62 @@ def _calls_shown_to(watcher: Watcher, kind: Any) -> Iterator[None]:
     before, thread = kind.__call__, threading.get_ident()
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
-        traced = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
-        if not traced or threading.get_ident() != thread or not (watcher.every or _is_own(self)):
-            return before(self, *args, **kwargs)
-        values = [_value(leaf) for leaf in leaves]
-        if any(isinstance(value, jax.core.Tracer) for value in values):
-            watcher.unseen(
-                self,
-                "made where JAX compiles or maps them (jit, vmap, scan), and not one by one as "
-                "under jax.disable_jit()",
-            )
-            return before(self, *args, **kwargs)
-        if not watcher.wanted(self):
+        seen = None
+        try:
+            seen = _seen(self, args, kwargs) if threading.get_ident() == thread else None
+            if seen is not None and any(isinstance(v, jax.core.Tracer) for v in seen.values):
+                watcher.unseen(
+                    self,
+                    "made where JAX compiles or maps them (jit, vmap, scan), and not one by one as "
+                    "under jax.disable_jit()",
+                )
+                seen = None
+        except Exception as error:
+            watcher.unrecorded(self, error)
+        if seen is None or not watcher.wanted(self):
             return before(self, *args, **kwargs)
         returned = before(self, *args, **kwargs)
-        results = tuple(map(_value, jax.tree_util.tree_leaves(returned)))
+        try:
+            with running(Source.FUNCTION):  # nodes of a tree may be of the user's classes
+                results = tuple(map(_value, jax.tree_util.tree_leaves(returned)))
+            if any(isinstance(result, jax.core.Tracer) for result in results):
+                return returned
+            step = seen.step(len(results), place_of(_stack(sys._getframe(1)), ENGINE))
+        except Exception as error:
+            watcher.unrecorded(self, error)
+            return returned
+        watcher.seen(step, results)
+        return returned
+
+    def _seen(self: Any, args: Any, kwargs: Any) -> _Seen | None:
+        """Returns a call, `None` where no derivative of it is taken or nobody asks for it."""
+        if not (watcher.every or _is_own(self)):
+            return None
+        seen = _Seen(self, args, kwargs)
+        return seen if seen.traced else None
+
+    kind.__call__ = call
+    try:
+        yield
+    finally:
+        kind.__call__ = before
+
+
+class _Seen:
+    """A call of a function with a custom derivative."""
+
+    def __init__(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """The call was not made yet."""
+        self.function = function
+        with running(Source.FUNCTION):  # nodes of a tree may be of the user's classes
+            leaves, self.structure = jax.tree_util.tree_flatten((args, kwargs))
+        self.traced = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)]
+        """The leaves that a derivative is taken for."""
+        self.values = [_value(leaf) for leaf in leaves]
+
+    def step(self, results: int, place: Place) -> Step:
+        """Returns the call as a step, after it was made and gave so many results."""
+        function, values, structure = self.function, self.values, self.structure
         places = [k for k, value in enumerate(values) if isinstance(value, jax.Array)]
         rest = [None if k in places else value for k, value in enumerate(values)]
 
@@ -58,31 +98,21 @@ def _calls_shown_to(watcher: Watcher, kind: Any) -> Iterator[None]:
             for k, operand in zip(places, operands, strict=True):
                 whole[k] = operand
             some, named = jax.tree_util.tree_unflatten(structure, whole)
-            return tuple(jax.tree_util.tree_leaves(self(*some, **named)))
+            return tuple(jax.tree_util.tree_leaves(function(*some, **named)))
 
-        if not any(isinstance(result, jax.core.Tracer) for result in results):
-            operands = tuple([values[k] for k in places])
-            watcher.seen(
-                Step(
-                    run=run,
-                    operands=operands,
-                    results=len(results),
-                    static={str(k): content_of(one) for k, one in enumerate(rest)},
-                    place=place_of(_stack(sys._getframe(1)), ENGINE),
-                    marked=tuple(
-                        [j for j, k in enumerate(places) if k in traced and _moves(values[k])]
-                    ),
-                    **_about(self),
-                ),
-                results,
-            )
-        return returned
-
-    kind.__call__ = call
-    try:
-        yield
-    finally:
-        kind.__call__ = before
+        with running(Source.FUNCTION):  # the text of an argument is the user's code
+            static = {str(k): content_of(one) for k, one in enumerate(rest)}
+        return Step(
+            run=run,
+            operands=tuple([values[k] for k in places]),
+            results=results,
+            static=static,
+            place=place,
+            marked=tuple(
+                [j for j, k in enumerate(places) if k in self.traced and _moves(values[k])]
+            ),
+            **_about(function),
+        )
 
 
 def _value(leaf: Any) -> Any:
@@ -106,16 +136,16 @@ def _is_own(function: Any) -> bool:
 def _about(function: Any) -> dict[str, Any]:
     """Returns the name of a function with a custom derivative, and where that is defined."""
     backward = isinstance(function, jax.custom_vjp)
-    rule = inspect.unwrap((function.bwd if backward else function.jvp) or function.fun)
-    code = getattr(rule, "__code__", None)
-    name = getattr(rule, "__name__", "<lambda>")
-    if name == "<lambda>":
-        name = f"the {'vjp' if backward else 'jvp'} of {function.__name__}"
+    given = (function.bwd if backward else function.jvp) or function.fun
+    called = getattr(function, "__name__", "") or type(function.fun).__name__
+    name = getattr(innermost(given), "__name__", "<lambda>")
+    if name in ("<lambda>", "__call__"):
+        name = f"the {'vjp' if backward else 'jvp'} of {called}"
     return {
-        "name": function.__name__,
+        "name": called,
         "custom": _is_own(function),
         "rule": name,
-        "rule_place": Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
+        "rule_place": defined_at(given),
     }
 
 

@@ -37,8 +37,10 @@ from adjudge.engine import (
     Setting,
     Step,
     Trace,
+    defined_at,
     place_of,
 )
+from adjudge.errors import Catching, Source, mark, running
 from adjudge_torch.environment import default_device
 
 ENGINE = str(Path(torch.__file__).parent)
@@ -278,7 +280,8 @@ class CallSeen:
         """`again` is what is called with the arguments, as it is called in a replay."""
         call_tree: Any = (args, kwargs)
         self.again = again
-        self.leaves, self.spec = optree.tree_flatten(call_tree, none_is_leaf=True)
+        with running(Source.FUNCTION):  # nodes of a tree may be of the user's classes
+            self.leaves, self.spec = optree.tree_flatten(call_tree, none_is_leaf=True)
         self.places = [k for k, one in enumerate(self.leaves) if isinstance(one, torch.Tensor)]
         self.tensors = [self.leaves[k] for k in self.places]
         self.kept: list[torch.Tensor] = []
@@ -299,31 +302,44 @@ class CallSeen:
 
         `operands` stand for the tensors as they are before the call.
         """
-        marked = _marked(operands, self.tensors)
-        versions = [version_of(one) for one in self.tensors]
+        self.begun(operands, environment)
+        returned = run()
+        return returned, self.ended(returned, about, names)
+
+    def begun(self, operands: tuple[Operand, ...], environment: Environment) -> None:
+        """Looks at what the call may change, before it is made."""
+        self.operands = operands
+        self.marked = _marked(operands, self.tensors)
+        self.versions = [version_of(one) for one in self.tensors]
         found = map(environment.generator, self.leaves)
         generators = [setting for setting in found if setting is not None]
-        random = _RandomStates(environment, generators)
-        returned = run()
-        drew = random != _RandomStates(environment, generators)
-        self.written = [k for k, one in enumerate(self.tensors) if version_of(one) != versions[k]]
+        self.random = _RandomStates(environment, generators)
+
+    def ended(self, returned: Any, about: dict[str, Any], names: Names) -> Step | None:
+        """Returns the step that the call is, after it was made; `None` where it had nothing to do
+        with the values of tensors.
+        """
+        random = self.random
+        drew = random != _RandomStates(random.environment, random.generators)
+        pairs = zip(self.tensors, self.versions, strict=True)
+        self.written = [k for k, (one, before) in enumerate(pairs) if version_of(one) != before]
         results = _tensors_in(returned)
         leaves_arrays = about["name"].rpartition(".")[2] in LEAVES_ARRAYS
         if not results and not self.written and not leaves_arrays:
-            return returned, None  # a shape, a dtype
+            return None  # a shape, a dtype
         self.kept = [*results, *(self.tensors[k] for k in self.written)]
         if about.get("custom") and "rule_place" not in about:
             about = about | {"rule_place": _formula_of(results)}
         call = _Call(self.again, self.leaves, self.spec, self.places, self.written)
         # no name holds a frame: it would hold itself, and with it all that the engine saved
-        return returned, Step(
+        return Step(
             run=_replaying(call, random) if drew else call,
-            operands=operands,
+            operands=self.operands,
             results=len(self.kept),
             static=_static(self.spec, self.leaves),
             place=place_of(stack(sys._getframe()), ENGINE),
             module=_module_running(sys._getframe(), names),
-            marked=marked,
+            marked=self.marked,
             **about,
         )
 
@@ -348,7 +364,8 @@ class _Call:
         self.autocast = [
             (device, torch.get_autocast_dtype(device))
             for device in devices
-            if torch.is_autocast_enabled(device)
+            # PyTorch refuses to say of a device that has no autocast, as `meta`, whether it is on
+            if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         ]
         self.device = default_device()
         self.rest = [None if isinstance(one, torch.Tensor) else one for one in leaves]
@@ -414,13 +431,17 @@ def _nothing(operands: Arrays) -> Arrays:
 
 
 def _tensors_in(returned: Any) -> list[torch.Tensor]:
-    leaves: list[Any] = optree.tree_leaves(returned)
+    with running(Source.FUNCTION):  # nodes of a tree may be of the user's classes
+        leaves: list[Any] = optree.tree_leaves(returned)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
 def copied(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a copy without history, of which a derivative can be taken."""
-    with torch.inference_mode(False) if tensor.is_inference() else nullcontext():
+    with (
+        running(Source.ENGINE),  # which a subclass of tensors may have refuse it
+        torch.inference_mode(False) if tensor.is_inference() else nullcontext(),
+    ):
         return tensor.detach().clone()
 
 
@@ -439,12 +460,18 @@ def _static(spec: Any, leaves: Sequence[Any]) -> dict[str, Hashable]:
 def _comparable(leaf: object) -> Hashable:
     if leaf is None or isinstance(leaf, bool | int | float | complex | str | torch.dtype):
         return leaf
-    return str(leaf)
+    with Catching(), running(Source.FUNCTION):  # the text of an argument is the user's code
+        return str(leaf)
+    return f"{type(leaf).__qualname__} {id(leaf)}"
 
 
 def version_of(tensor: torch.Tensor) -> int:
     """Returns how often a tensor was written into; one of inference mode does not count."""
-    return 0 if tensor.is_inference() else tensor._version
+    try:
+        return 0 if tensor.is_inference() else tensor._version
+    except Exception as error:  # which a subclass of tensors may have refuse it
+        mark(error, Source.ENGINE)
+        raise
 
 
 def _memory(tensor: torch.Tensor) -> int:
@@ -544,18 +571,19 @@ def rule_of(cls: Any) -> dict[str, Any]:
         backward = inspect.getclosurevars(cls.backward).nonlocals.get("orig_backward", cls.backward)
         held = inspect.getclosurevars(backward).nonlocals  # of an operator that takes lists as well
         if "op" in held and "info" in held:
-            place = _defined(getattr(held["info"], "_backward_fn", None))
+            place = defined_at(getattr(held["info"], "_backward_fn", None))
             return {**about_call(held["op"], str(held["op"])), "rule_place": place}
         cls = held.get("autograd_function", cls)
-    backward = cls.backward if cls.backward is not torch.autograd.Function.backward else cls.vjp
+    # called as the class calls it: a `functools.partial` or an object has no name of its own
+    name = "backward" if cls.backward is not torch.autograd.Function.backward else "vjp"
     about = {
         "name": f"{cls.__name__}.apply",
         "custom": not cls.__module__.startswith("torch."),
-        "rule": f"{cls.__name__}.{backward.__name__}",
-        "rule_place": _defined(backward),
+        "rule": f"{cls.__name__}.{name}",
+        "rule_place": defined_at(getattr(cls, name)),
     }
     if cls.jvp is not torch.autograd.Function.jvp:
-        about |= {"forward_rule": f"{cls.__name__}.jvp", "forward_place": _defined(cls.jvp)}
+        about |= {"forward_rule": f"{cls.__name__}.jvp", "forward_place": defined_at(cls.jvp)}
     return about
 
 
@@ -564,9 +592,3 @@ def _formula_of(results: Sequence[torch.Tensor]) -> Place:
     classes = (getattr(type(one.grad_fn), "_forward_cls", None) for one in results)
     rules = (rule_of(cls) for cls in classes if cls is not None)
     return next((rule["rule_place"] for rule in rules if rule["custom"]), UNKNOWN)
-
-
-def _defined(function: Any) -> Place:
-    """Returns where a function is defined."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN

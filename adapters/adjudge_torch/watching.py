@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from threading import get_ident
@@ -12,6 +12,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from adjudge.engine import Environment, Watcher
+from adjudge.errors import Source, mark
 from adjudge_torch.tracing import (
     CallSeen,
     about_call,
@@ -50,38 +51,66 @@ class _Calls:
 
     def application(self, function: Callable[..., Any], cls: Any, args: tuple[Any, ...]) -> Any:
         """Makes a call of an `autograd.Function`."""
+        run, rule = partial(function, *args), None
+        try:
+            rule = self._rule(cls, args)
+        except Exception as error:
+            self.watcher.unrecorded(cls, error)
+        if rule is None or not self.watcher.wanted(rule):
+            return run()
+        return self.shown(rule, lambda: CallSeen(cls.apply, args, {}), run, partial(rule_of, cls))
+
+    def _rule(self, cls: Any, args: tuple[Any, ...]) -> Hashable | None:
+        """Returns what stands for the rule of an `autograd.Function`; `None` where a call of it is
+        not looked at.
+        """
         if (
             self.showing
             or get_ident() != self.thread  # in a call that is judged, say
             or not torch.is_grad_enabled()
             or not any(map(_is_marked, args))
         ):
-            return function(*args)
+            return None
         if transformed():  # the class is one that PyTorch made of the user's
             name = cls.__name__.removesuffix("Generated")
             self.watcher.unseen(name, "made under a transform of torch.func")
-            return function(*args)
-        rule = cls
+            return None
         if cls.__module__.startswith("torch."):  # of a custom operator, or of hooks and checkpoints
             about = rule_of(cls)
-            if not about["custom"]:
-                return function(*args)
-            rule = about["name"]
-        if not self.watcher.wanted(rule):
-            return function(*args)
-        seen = CallSeen(cls.apply, args, {})
-        return self.shown(seen, partial(function, *args), rule_of(cls))
+            return about["name"] if about["custom"] else None
+        return cls  # type: ignore[no-any-return]
 
-    def shown(self, seen: CallSeen, run: Callable[[], Any], about: dict[str, Any]) -> Any:
-        """Makes a call that is wanted, and shows it."""
+    def shown(
+        self,
+        rule: Hashable,
+        call: Callable[[], CallSeen],
+        run: Callable[[], Any],
+        about: Callable[[], dict[str, Any]],
+    ) -> Any:
+        """Makes a call that is wanted, and shows it. Only the call itself may raise: what cannot be
+        said of it (`call`, `about`) is told to the watcher.
+        """
+        seen: CallSeen | None = None
         self.showing = True
         try:
-            operands = tuple(map(copied, seen.tensors))
-            returned, step = seen.made(run, operands, about, self.environment, {})
+            try:
+                seen = call()
+                seen.begun(tuple(map(copied, seen.tensors)), self.environment)
+            except Exception as error:
+                seen = None
+                self.watcher.unrecorded(rule, error)
+            returned = run()
+            if seen is None:
+                return returned
+            try:
+                step = seen.ended(returned, about(), {})
+                results = tuple(map(copied, seen.kept))
+            except Exception as error:
+                self.watcher.unrecorded(rule, error)
+                return returned
         finally:
             self.showing = False
-        shown = step if step is not None and step.results else None
-        self.watcher.seen(shown, tuple(map(copied, seen.kept)))
+        self.watcher.seen(step if step is not None and step.results else None, results)
         return returned
 
     @contextmanager
@@ -96,8 +125,12 @@ class _Calls:
                 return before(module, *args, **kwargs)
             inside[0] = True
             opens = self.watcher.ready()
-            if opens and any(map(_is_compiled, module.modules())):
-                self.watcher.unseen(type(module).__name__, "some are compiled by torch.compile")
+            try:
+                if opens and any(map(_is_compiled, module.modules())):
+                    self.watcher.unseen(type(module).__name__, "some are compiled by torch.compile")
+                    opens = False
+            except Exception as error:
+                self.watcher.unrecorded(type(module).__name__, error)
                 opens = False
             try:
                 with _Window(self) if opens else nullcontext():
@@ -127,13 +160,19 @@ class _Window(TorchFunctionMode):
         run = partial(func, *args, **(kwargs or {}))
         if torch.compiler.is_compiling():
             return run()
-        name = name_of(func)
-        if self.calls.showing or name is None or not torch.is_grad_enabled() or transformed():
+        name, watcher = None, self.calls.watcher
+        try:
+            name = name_of(func)
+            if self.calls.showing or name is None or not torch.is_grad_enabled() or transformed():
+                return run()
+            seen = CallSeen(func, tuple(args), kwargs or {})
+            marked = any(map(_is_marked, seen.tensors))
+        except Exception as error:
+            watcher.unrecorded(name or "PyTorch", error)
             return run()
-        seen = CallSeen(func, tuple(args), kwargs or {})
-        if not any(map(_is_marked, seen.tensors)) or not self.calls.watcher.wanted(name):
+        if not marked or not watcher.wanted(name):
             return run()
-        return self.calls.shown(seen, run, about_call(func, name))
+        return self.calls.shown(name, lambda: seen, run, lambda: about_call(func, name))
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:
@@ -142,4 +181,10 @@ def _is_compiled(module: torch.nn.Module) -> bool:
 
 
 def _is_marked(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
+    if not isinstance(value, torch.Tensor):
+        return False
+    try:
+        return value.requires_grad
+    except Exception as error:  # which a subclass of tensors may have refuse it
+        mark(error, Source.ENGINE)
+        raise

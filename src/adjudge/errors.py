@@ -186,6 +186,14 @@ def source_of(error: BaseException) -> Source:
     return source
 
 
+def in_words(error: BaseException) -> str:
+    """Returns the class of an exception and what it says; its text is the code of others."""
+    with Catching(), running(Source.FUNCTION):
+        said = str(error)
+        return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    return type(error).__name__
+
+
 def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | None:
     """`call()`; `None` where the code of others raises in it or its outputs change their shape, or
     where one of `expected` is raised.

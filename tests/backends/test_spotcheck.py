@@ -8,6 +8,8 @@ import pytest
 
 import adjudge
 from adjudge import Verdict
+from adjudge.engine import Watcher
+from adjudge.errors import Source, source_of
 
 
 class Clock:
@@ -28,6 +30,21 @@ def clock():
 def watching(clock):
     """A spot check that has time for every call."""
     return partial(adjudge.spotcheck, share=1.0, seed=0, clock=clock)
+
+
+@pytest.fixture(autouse=True)
+def own_mistakes_are_raised(monkeypatch):
+    """A program that is watched goes on whatever recording it raises. Here only the code of others
+    may be what raises.
+    """
+    before = Watcher.unrecorded
+
+    def unrecorded(self, rule, error):
+        if source_of(error) is Source.ADJUDGE:
+            raise error
+        before(self, rule, error)
+
+    monkeypatch.setattr(Watcher, "unrecorded", unrecorded)
 
 
 @pytest.fixture
@@ -352,6 +369,142 @@ def test_a_gradient_that_is_cut_on_purpose_is_not_accused(torch, clock, watching
     assert {rule.name for rule in watch.report.rules} >= {"torch.Tensor.detach", "torch.Tensor.mul"}
 
 
+class Silent:
+    """An argument without a text."""
+
+    def __str__(self):
+        raise Interrupted
+
+
+@pytest.fixture
+def sine(torch):
+    """A right rule, which takes an argument that is no tensor."""
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, label=None):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, w):
+            return w * ctx.saved_tensors[0].cos(), None
+
+    return Sine
+
+
+def twice_the_slope(factor, ctx, w):
+    return factor * w * ctx.saved_tensors[0].cos(), None
+
+
+class TwiceTheSlope:
+    def __call__(self, ctx, w):
+        return twice_the_slope(2.0, ctx, w)
+
+
+@pytest.mark.parametrize(
+    ("rule", "function"),
+    [
+        (partial(twice_the_slope, 2.0), twice_the_slope),
+        (partial(partial(twice_the_slope), 2.0), twice_the_slope),
+        (TwiceTheSlope(), TwiceTheSlope.__call__),
+    ],
+)
+def test_a_rule_without_a_name_of_its_own_is_named_by_its_class_and_line(
+    torch, sine, clock, watching, rule, function
+):
+    sine.backward = staticmethod(rule)
+    x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+
+    with watching() as watch:
+        clock.now += 1000
+        sine.apply(x).sum().backward()
+    report = adjudge.blame(lambda x: sine.apply(x).exp(), (x.detach(),), seed=0)
+
+    (seen,) = watch.report.at_fault
+    for fault in (seen.fault, report.first.fault):
+        assert (fault.rule, fault.file) == ("Sine.backward", __file__)
+        assert fault.line == function.__code__.co_firstlineno
+
+
+def refusing(torch, what):
+    """A class of tensors that refuses an operation, as one of a library may."""
+
+    class Refusing(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if what in getattr(func, "__name__", ""):
+                raise NotImplementedError(what)
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    return torch.rand(3).as_subclass(Refusing).requires_grad_()
+
+
+def jagged(torch):
+    parts = [torch.rand(2), torch.rand(3)]
+    return torch.nested.nested_tensor(parts, layout=torch.jagged, requires_grad=True)
+
+
+STRANGE = {
+    "an argument without a text": (lambda torch: torch.rand(3, requires_grad=True), Silent(), ""),
+    "no values": (lambda torch: torch.rand(3, device="meta", requires_grad=True), None, "meta"),
+    "a shape that varies": (jagged, None, ""),
+    "no copies": (lambda torch: refusing(torch, "clone"), None, "NotImplementedError: clone"),
+}
+
+
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("strange", STRANGE)
+def test_only_a_call_of_the_program_itself_raises_in_it(
+    torch, sine, clock, watching, strange, every
+):
+    made, argument, reason = STRANGE[strange]
+
+    class Applies(torch.nn.Module):
+        def forward(self, x):
+            return torch.sin(sine.apply(x, argument))
+
+    with watching(every=every) as watch:
+        for _ in range(3):
+            clock.now += 1000
+            x = made(torch)
+            y = Applies()(x)
+            torch.autograd.grad(y, x, torch.ones_like(y))
+
+    assert watch.report.at_fault == []
+    said = str(watch.report)
+    if reason:
+        assert "not judged: calls of " in said
+        assert reason in said
+    watch = watching()
+    with watch:
+        clock.now += 1000
+        with pytest.raises(TypeError):
+            sine.apply(made(torch), argument, "too many")
+
+
+def test_what_adjudge_does_wrong_itself_does_not_end_the_program_and_is_told(
+    torch, sine, clock, watching, monkeypatch
+):
+    def broken(cls):
+        raise KeyError("a mistake of the adapter")
+
+    monkeypatch.undo()  # of what the other tests let through
+    watched = importlib.import_module("adjudge_torch.watching")
+    monkeypatch.setattr(watched, "rule_of", broken)
+    x = torch.rand(3, requires_grad=True)
+
+    with watching() as watch:
+        for _ in range(2):
+            clock.now += 1000
+            sine.apply(x).sum().backward()
+
+    assert x.grad is not None
+    assert watch.report.verdict is Verdict.INCONCLUSIVE
+    reason = "cannot be recorded: KeyError: 'a mistake of the adapter' (2)"
+    assert str(watch.report).splitlines()[1].endswith(f"Sine: {reason}")
+
+
 # ---------------------------------------------------------------- JAX
 
 
@@ -424,3 +577,21 @@ def test_rules_of_jax_that_are_compiled_are_listed(jax, clock, clipped, watching
     assert "made where JAX compiles or maps them (jit, vmap, scan)" in str(watch.report)
     assert "under jax.disable_jit()" in str(watch.report)
     assert watch.report.rules[0].judged == 1
+
+
+def test_a_rule_of_jax_without_a_name_of_its_own_has_its_line(jax, clock, watching):
+    def backward(factor, x, w):
+        return (factor * w * jax.numpy.cos(x),)
+
+    @jax.custom_vjp
+    def sine(x):
+        return jax.numpy.sin(x)
+
+    sine.defvjp(lambda x: (sine(x), x), partial(backward, 2.0))
+
+    with watching() as watch:
+        clock.now += 1000
+        jax.grad(lambda x: sine(x).sum())(jax.numpy.ones(3))
+
+    (rule,) = watch.report.at_fault
+    assert (rule.fault.rule, rule.fault.line) == ("backward", backward.__code__.co_firstlineno)

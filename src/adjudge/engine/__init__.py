@@ -93,6 +93,8 @@ from adjudge.engine.trace import (
     Trace,
     Value,
     Watcher,
+    defined_at,
+    innermost,
     place_of,
 )
 from adjudge.floats import EPS
@@ -147,6 +149,7 @@ __all__ = [
     "backend_of",
     "buffers_of",
     "common_backend",
+    "defined_at",
     "described",
     "entries",
     "expand",
@@ -154,6 +157,7 @@ __all__ = [
     "grouped",
     "host_array",
     "imported_backends",
+    "innermost",
     "is_array_like",
     "is_number",
     "memory_span",

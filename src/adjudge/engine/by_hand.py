@@ -21,7 +21,7 @@ from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
 from adjudge.engine.program import Program
 from adjudge.engine.recording import recorded
 from adjudge.engine.registry import is_array_like
-from adjudge.engine.trace import INPUT, UNKNOWN, Evaluation, Place, Ref, Step, Trace
+from adjudge.engine.trace import INPUT, Evaluation, Ref, Step, Trace, defined_at, innermost
 from adjudge.errors import InputError, Source, did_you_mean, running
 
 
@@ -400,7 +400,6 @@ class HandBackend(OtherDerivatives):
         """Returns a program of one step, which is the rule."""
         assert isinstance(f, FlatByHand)
         name, rule = next((n, one) for n, one in f.rule.given.items() if n != "forward")
-        code = getattr(rule, "__code__", None)
         operands, results = tuple([Ref(INPUT, k) for k in range(len(x))]), f(x)
         step = Step(
             name=repr(f.rule),
@@ -408,8 +407,8 @@ class HandBackend(OtherDerivatives):
             operands=operands,
             results=len(results),
             custom=True,
-            rule=f"{name}={getattr(rule, '__name__', rule)}",
-            rule_place=Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN,
+            rule=f"{name}={_name(rule)}",
+            rule_place=defined_at(rule),
         )
         recorded = Evaluation(x, [step])
         recorded.add(0, results)
@@ -461,3 +460,9 @@ class HandBackend(OtherDerivatives):
                     + (" (sum over broadcast axes)" if rule == "vjp" else ""),
                 )
         return values
+
+
+def _name(rule: Any) -> str:
+    """Returns the name of a rule, and of an object that is called that of its class."""
+    name: str = getattr(innermost(rule), "__name__", "__call__")
+    return type(rule).__name__ if name == "__call__" else name

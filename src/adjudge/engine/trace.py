@@ -8,14 +8,17 @@ computed, and its `run` computes it again from other operands.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from adjudge.errors import in_words
 from adjudge.limits import limits
 
 Value: TypeAlias = Any
@@ -250,6 +253,14 @@ class Watcher(ABC):
     def unseen(self, rule: Hashable, reason: str) -> None:
         """Takes note of a call that has no values to be shown, as under compilation, and why."""
 
+    def unrecorded(self, rule: Hashable, error: Exception) -> None:
+        """Takes note of a call that was made and could not be looked at, since that raised `error`.
+
+        Whatever goes wrong there must not end the program. What is no fault of the code of others,
+        which is marked, is one of adjudge, and the tests of this library let it through here.
+        """
+        self.unseen(rule, f"cannot be recorded: {in_words(error)}")
+
 
 CORE = str(Path(__file__).parents[1])
 """The folder of this library, whose frames are no code of the user."""
@@ -268,3 +279,25 @@ def place_of(frames: Iterable[tuple[str, int]], engine: str) -> Place:
         if not file.startswith((engine + os.sep, "<frozen", "<eval_with_key>")):
             return Place(file, line)
     return UNKNOWN
+
+
+def innermost(function: Any) -> Any:
+    """Returns the function whose code runs where `function` is called: that inside of decorators
+    and of `functools.partial`, and the `__call__` of an object.
+    """
+    while True:
+        inner = inspect.unwrap(function)
+        if isinstance(inner, partial):
+            inner = inner.func
+        elif callable(inner) and not isinstance(inner, type) and not hasattr(inner, "__code__"):
+            call = type(inner).__call__
+            inner = call if hasattr(call, "__code__") else inner
+        if inner is function:
+            return function
+        function = inner
+
+
+def defined_at(function: Any) -> Place:
+    """Returns where the code stands that runs where a function is called."""
+    code = getattr(innermost(function), "__code__", None)
+    return Place(code.co_filename, code.co_firstlineno) if code else UNKNOWN

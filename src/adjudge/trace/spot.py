@@ -24,7 +24,7 @@ from adjudge.engine import (
     backend_named,
     imported_backends,
 )
-from adjudge.errors import Catching, InputError, NotSupportedError
+from adjudge.errors import Catching, InputError, NotSupportedError, in_words
 from adjudge.findings import Fault, Verdict, worst
 from adjudge.problem import Stream, fresh_seed, generator
 from adjudge.report import Report, short_place, text_of, which_rule
@@ -51,7 +51,8 @@ class WatchedRule:
     name: str
     """The name of the rule in the engine's own words."""
     calls: int = 0
-    """How often it was called where its derivative may be taken."""
+    """How often it was called where its derivative may be taken; calls that are `unseen` are not
+    counted."""
     verdicts: dict[Verdict, int] = field(default_factory=dict)
     """How many of these calls were judged, by verdict."""
     step: Step | None = None
@@ -352,6 +353,7 @@ class _Sampler(Watcher):
         the longest pause would always be the one: its time is at hand before that of the others.
         """
         self.watch.spent += SECONDS_PER_CALL
+        self._wanted = None
         if rule in self._passed:
             return False
         self.calls[rule] = self.calls.get(rule, 0) + 1
@@ -376,7 +378,7 @@ class _Sampler(Watcher):
         return True
 
     def seen(self, step: Step | None, results: Arrays = ()) -> None:
-        watch, key = self.watch, self._wanted
+        watch, key, self._wanted = self.watch, self._wanted, None
         if step is None:
             self._passed.add(key)
             del self.calls[key]
@@ -417,6 +419,12 @@ class _Sampler(Watcher):
             watch.callback(rule)
 
     def unseen(self, rule: Hashable, reason: str) -> None:
+        if rule is self._wanted:  # it was tried, which takes part of the time
+            self.watch.spent += self.watch.clock() - self._from
+            self.calls[rule] -= 1
+            self._since, self._skip, self._wanted = 0, None, None
+            # It has had its first turn: others are not kept waiting for it.
+            self._needs.setdefault(rule, FIRST_SECONDS)
         counts = self.watch.found(rule).unseen
         counts[reason] = counts.get(reason, 0) + 1
 
@@ -435,11 +443,7 @@ class _Sampler(Watcher):
             return step.run(operands)
 
         timed = Step(**{**vars(step), "run": run})
-        finite = all(
-            np.isfinite(self.backend.arrays.to_host(step.operands[k])).all() for k in step.marked
-        )
-        if not finite:
-            return "get values that are not finite"
+        arrays = self.backend.arrays
         options: Options = {"seed": seed, "captured": False, "blame": False}
         found: list[Report | str] = []
 
@@ -447,11 +451,16 @@ class _Sampler(Watcher):
             try:
                 # Whatever goes wrong here must not end the program.
                 with Catching(Exception) as caught:
-                    found.append(
-                        judged_alone(self.backend, timed, given.results, step.marked, options)
-                    )
+                    values = [arrays.to_host(step.operands[k]) for k in step.marked]
+                    if all(np.isfinite(value).all() for value in values):
+                        of_step = judged_alone(
+                            self.backend, timed, given.results, step.marked, options
+                        )
+                    else:
+                        of_step = "get values that are not finite"
+                    found.append(of_step)
                 if caught.error is not None:
-                    found.append(f"cannot be judged: {caught.error}")
+                    found.append(f"cannot be judged: {in_words(caught.error)}")
             except _TimeIsUp:
                 found.clear()
 
