@@ -161,6 +161,60 @@ def test_a_cut_is_named_where_it_matters_and_not_where_it_is_meant(adjudge_backe
     assert wrong.explained
 
 
+def cuts_of(backend):
+    """The ways of an engine to end a derivative."""
+    if backend.name == "torch":
+        return [importlib.import_module("torch").detach, lambda y: y.data]
+    return [importlib.import_module("jax").lax.stop_gradient]
+
+
+@on_both
+@pytest.mark.parametrize("terms", [2, 3])
+def test_cuts_that_cancel_are_not_named_in_a_right_program(adjudge_backend, wide, terms):
+    xp = adjudge_backend.xp
+    x = (xp.asarray([[0.3, 0.7, 0.2], [0.1, -0.4, 0.9]], dtype=xp.float64),)
+    cuts = cuts_of(adjudge_backend)
+
+    def right(x):
+        h = x * x
+        one, two = cuts[0](h), cuts[-1](h)
+        y = xp.log(xp.sum(xp.exp(h - xp.max(one, axis=1, keepdims=True)), axis=1))
+        if terms == 3:  # none of the three cancels without the others
+            y = y - xp.max(cuts[0](h), axis=1)
+            return y + 2 * xp.max(two, axis=1)
+        return y + xp.max(two, axis=1)
+
+    def wrong(x):
+        return right(x) + xp.sum(
+            cuts[0](xp.sin(x)) * x,
+            axis=1,
+        )
+
+    line = wrong.__code__.co_firstlineno + 2
+    report, beside = (adjudge.blame(f, x, seed=0) for f in (right, wrong))
+
+    assert report, str(report)
+    assert adjudge.examine(wrong, x, seed=0).faults[0].line == line
+    assert beside.first.cuts
+    assert beside.first.step.place == (THIS, line)
+    assert beside.explained
+
+
+@on_both
+def test_a_rule_is_named_whose_error_a_cut_hides(adjudge_backend, wide):
+    xp, name = adjudge_backend.xp, adjudge_backend.name
+    wrong, cut = programs.rules(name, "tanh", "factor"), cuts_of(adjudge_backend)[0]
+
+    def f(x):
+        h = xp.exp(x)
+        return wrong.tanh(x) + cut(h) - cut(h)
+
+    report = adjudge.blame(f, (xp.asarray([0.3, 0.7], dtype=xp.float64),), seed=0)
+
+    assert lines(report) == {programs.line_of(name, "tanh")}
+    assert len(report.at_fault) == 1
+
+
 @on_both
 def test_two_rules_whose_errors_cancel_are_both_named(adjudge_backend, wide):
     name, xp = adjudge_backend.name, adjudge_backend.xp
@@ -735,6 +789,14 @@ def test_a_value_that_leaves_the_tensors_is_named(torch, left, name):
     assert report.verdict is Verdict.FAIL
     assert report.outside
     assert f"torch.Tensor.{name} at" in str(report)
+
+
+def test_a_cut_that_cancels_with_a_number_that_left_the_tensors_is_not_named(torch):
+    def f(x):
+        shift = x.sum().item()
+        return (x - shift).exp().sum().log() + x.detach().sum()
+
+    assert adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
 
 
 def test_what_a_function_keeps_between_calls_is_said_where_nothing_else_explains_it(torch):

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, combinations, islice
 
 import numpy as np
 
@@ -59,11 +60,26 @@ class Part:
     """The error bar of the value."""
     size: float
     """The size of the numbers that it is a difference of."""
+    ends: bool = False
+    """Whether it is that of a step which hands no gradient on, or zeros: the derivative ends
+    there."""
+
+    @classmethod
+    def total(cls, parts: Iterable[Part]) -> Part:
+        """Returns what several steps add together."""
+        some = list(parts)
+        value, bar, size = (sum(getattr(p, n) for p in some) for n in ("value", "bar", "size"))
+        return cls(value, bar, size)
 
     @property
     def stands_out(self) -> bool:
         """Whether it is not zero, as far as the differences show."""
-        return not abs(self.value) <= CONTRIBUTION_BARS * self.bar + CONTRIBUTION_PART * self.size
+        return not abs(self.value) <= self.allowed
+
+    @property
+    def allowed(self) -> float:
+        """What a part of zero may be off by."""
+        return CONTRIBUTION_BARS * self.bar + CONTRIBUTION_PART * self.size
 
 
 @dataclass(frozen=True)
@@ -162,8 +178,10 @@ def _along(
     automatic = float(pulled @ v)
     slope = float(np.linalg.norm(pulled * v)) + abs(automatic - of_f[1])
 
-    def extrapolated(coarse: float, fine: float, unsure: float, size: float) -> Part:
-        return Part((4 * fine - coarse) / 3, abs(fine - coarse) / 3 + unsure, size)
+    def extrapolated(
+        coarse: float, fine: float, unsure: float, size: float, ends: bool = False
+    ) -> Part:
+        return Part((4 * fine - coarse) / 3, abs(fine - coarse) / 3 + unsure, size, ends)
 
     whole = extrapolated(automatic - of_f[0], automatic - of_f[1], of_outputs, slope)
     outside = extrapolated(of_program[0] - of_f[0], of_program[1] - of_f[1], of_outputs, slope)
@@ -176,6 +194,7 @@ def _along(
             fine.value / (2 * h),
             unit * terms.magnitude(),
             slope + fine.size / (2 * h),
+            terms.end,
         )
     gradient = problem.X.vector(backend, swept.gradients, problem.x)
     apart = float((pulled - gradient) @ v)
@@ -246,6 +265,12 @@ class _Terms:
                     size += float(np.linalg.norm(products))
         return Part(total, 0.0, size)
 
+    @property
+    def end(self) -> bool:
+        """Whether the step hands no gradient on, or zeros."""
+        to_host = self.backend.arrays.to_host
+        return not any(to_host(one).any() for one in self.gradients if one is not None)
+
     def magnitude(self) -> float:
         """Returns the size of the terms of which `between` adds differences."""
         to_host, recorded = self.backend.arrays.to_host, self.trace.recorded
@@ -255,6 +280,52 @@ class _Terms:
         ]
         products = [_products(one, to_host(v), to_host) for one, v in pairs if one is not None]
         return float(sum(np.linalg.norm(one) for one in products))
+
+
+def cancelling(found: Sequence[Direction], steps: Sequence[int]) -> set[int]:
+    """Returns those of the steps whose parts cancel, together or a few at a time, along each
+    direction.
+
+    A function may subtract a value without its derivative and add it again, as a logarithm of a
+    sum of exponentials does: each of the two ends the derivative, and both together are right. They
+    may cancel as well with what left the arrays on the way.
+    """
+    left = list(steps)
+    chosen = chain([tuple(left)], *(combinations(left, size) for size in range(2, len(left))))
+    gone: set[int] = set()
+    for some in islice(chosen, MOST_SUMS):
+        if some and gone.isdisjoint(some) and _cancels(found, some):
+            gone.update(some)
+    return gone
+
+
+def _cancels(found: Sequence[Direction], steps: Sequence[int]) -> bool:
+    outside = any(direction.outside.stands_out for direction in found)
+    for beside in (False, True) if outside else (False,):
+        columns = [
+            [
+                *(part for k in steps if (part := direction.steps[k]) is not None),
+                *([direction.outside] if beside else []),
+            ]
+            for direction in found
+        ]
+        if all(map(_is_zero, columns)):
+            return True
+    return False
+
+
+def _is_zero(parts: Sequence[Part]) -> bool:
+    """Returns whether parts add up to zero; beside wide error bars any would seem to."""
+    total, largest = Part.total(parts), max((abs(part.value) for part in parts), default=0.0)
+    rough = any(part.stands_out for part in parts) and (
+        not total.allowed <= EXPLAINED_PART * largest
+    )
+    return not total.stands_out and not rough
+
+
+MOST_SUMS = 20_000
+"""Of so many sums of parts it is asked whether they are zero: of 200 steps, all pairs. The value is
+ours."""
 
 
 class _Sweep:

@@ -24,7 +24,8 @@ class Judged:
     calls: Sequence[int]
     """The numbers of all of these steps in the program."""
     reports: Mapping[int, Report]
-    """The reports of those that were judged, at the values that they saw, by their numbers."""
+    """The reports of those that were judged, at the values that they saw, by their numbers; those
+    at fault come first."""
     at_fault: bool
     """Whether the derivative of the whole is wrong because of it. A step that is wrong alone may
     add nothing: what it gets may not be in the set for which it is right, or its derivative may be

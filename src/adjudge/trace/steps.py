@@ -37,6 +37,7 @@ from adjudge.trace.alone import judged_alone, moving
 from adjudge.trace.contributions import (
     DIRECTIONS,
     Direction,
+    cancelling,
     changed_on_the_way,
     directions,
     on_its_way,
@@ -272,9 +273,19 @@ class _Judge:
                 key = step.name, step.rule_place, static, infos, step.opaque
                 self.groups.setdefault(key, []).append(k)
 
+        self.meant: set[int] = set()
+        """The steps in which the derivative ends, and without effect: what they add cancels."""
+        ends = [k for k in range(len(self.trace.steps)) if self._ends(k) and self.stands_out(k)]
+        self.meant = cancelling(self.found, ends)
+
+    def _ends(self, k: int) -> bool:
+        """Returns whether a step of the engine hands no gradient on."""
+        parts = [part for direction in self.found if (part := direction.steps[k]) is not None]
+        return not self.trace.steps[k].rule and all(part.ends for part in parts)
+
     def stands_out(self, k: int) -> bool:
         """Returns whether a step adds something to the error of the whole."""
-        parts = [direction.steps[k] for direction in self.found]
+        parts = [direction.steps[k] for direction in self.found if k not in self.meant]
         return any(part is not None and part.stands_out for part in parts)
 
     def run(self, *, every: bool, custom: bool = True) -> None:
@@ -328,7 +339,8 @@ class _Judge:
     def report(self, function: str, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
         judged = self.judged()
-        at_fault = [k for one in judged if one.at_fault for k in one.calls]
+        accused = [k for one in judged if one.at_fault for k in one.calls]
+        at_fault = [k for k in accused if k not in self.meant]
         some = () if self.taken_inside or not at_fault else self.found
         said = [d.explained_by(at_fault) for d in some]
         settled = [one for one in said if one is not None]
@@ -367,9 +379,11 @@ class _Judge:
             if not reports:
                 continue
             wrong = [k for k, report in reports.items() if is_wrong(report)]
-            first = self.trace.steps[(wrong or [*reports])[0]]
-            at_fault = any(self._is_at_fault(k, reports[k]) for k in wrong)
-            yield Judged(first, calls, reports, at_fault)
+            at_fault = [k for k in wrong if self._is_at_fault(k, reports[k])]
+            # the first one at fault has the line and the report, and else the first that is wrong
+            order = dict.fromkeys([*at_fault, *wrong, *reports])
+            first = self.trace.steps[next(iter(order))]
+            yield Judged(first, calls, {k: reports[k] for k in order}, bool(at_fault))
 
     def _is_at_fault(self, k: int, report: Report) -> bool:
         """Returns whether a step that is wrong alone is at fault.

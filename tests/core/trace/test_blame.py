@@ -5,7 +5,7 @@ import pytest
 
 import adjudge
 from adjudge import ByHand, InputError, Verdict
-from adjudge.trace.contributions import Direction, Part
+from adjudge.trace.contributions import Direction, Part, cancelling
 
 X = (np.array([0.5, 1.0, 2.0]),)
 
@@ -77,3 +77,27 @@ def test_a_rule_explains_an_error_that_is_gone_without_its_part(whole, steps, ch
 def test_a_contribution_that_is_not_a_number_stands_out():
     assert Part(float("nan"), 0, 1).stands_out
     assert not Part(1e-12, 1e-12, 1).stands_out
+
+
+ROUGH = Part(1.0, 0.02, 1), Part(-0.99, 0.02, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ([(1.0, -1.0), (0.5, -0.5)], {0, 1}),
+        ([(1.0, -1.0), (0.5, 0.5)], set()),  # by chance, along one direction
+        ([(1.0, 2.0, -1.0), (0.5, 7.0, -0.5)], {0, 2}),
+        ([(1.0, 2.0, -3.0, 4.0), (0.5, 0.5, -1.0, 4.0)], {0, 1, 2}),
+        ([(1.0,), (0.5,)], set()),
+        ([(), ()], set()),
+    ],
+)
+def test_cuts_cancel_where_their_parts_do_along_each_direction(columns, expected):
+    found = [direction(Part(0, 0, 1), *(Part(v, 1e-9, 1) for v in column)) for column in columns]
+
+    assert cancelling(found, range(len(columns[0]))) == expected
+
+
+def test_parts_that_are_rough_cancel_nothing():
+    assert cancelling([direction(Part(0, 0, 1), *ROUGH)], [0, 1]) == set()
