@@ -574,13 +574,14 @@ def rule_of(cls: Any) -> dict[str, Any]:
             place = defined_at(getattr(held["info"], "_backward_fn", None))
             return {**about_call(held["op"], str(held["op"])), "rule_place": place}
         cls = held.get("autograd_function", cls)
-    # called as the class calls it: a `functools.partial` or an object has no name of its own
     name = "backward" if cls.backward is not torch.autograd.Function.backward else "vjp"
+    backward = getattr(cls, name)
     about = {
         "name": f"{cls.__name__}.apply",
         "custom": not cls.__module__.startswith("torch."),
-        "rule": f"{cls.__name__}.{name}",
-        "rule_place": defined_at(getattr(cls, name)),
+        # a `functools.partial` or an object has no name of its own
+        "rule": f"{cls.__name__}.{getattr(backward, '__name__', name)}",
+        "rule_place": defined_at(backward),
     }
     if cls.jvp is not torch.autograd.Function.jvp:
         about |= {"forward_rule": f"{cls.__name__}.jvp", "forward_place": defined_at(cls.jvp)}

@@ -372,6 +372,10 @@ class Fault:
     """How many of those are wrong."""
     cuts: bool
     """Whether the derivative ends in it."""
+    lacks: str = ""
+    """What it has none of, where it is not wrong: `jvp`, `derivative`; else empty."""
+    needed_by: tuple[str, ...] = ()
+    """The compositions of modes that need this."""
 
 
 @dataclass(frozen=True)

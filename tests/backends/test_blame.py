@@ -620,9 +620,13 @@ def test_a_right_rule_is_not_called_at_fault_for_the_mode_that_it_lacks(torch):
 
     report = adjudge.blame(lambda x: tanh(x.exp()).sum(), x, order=2, seed=0)
 
-    assert report.verdict is Verdict.INCONCLUSIVE
-    assert report.headline.startswith("INCONCLUSIVE: the derivative ends in tanh.apply at ")
-    assert programs.line_of("torch", "tanh") != report.first.fault.line
+    assert (report.verdict, report.first) == (Verdict.INCONCLUSIVE, None)
+    (lack,) = report.lacking
+    assert (lack.lacks, lack.needed_by) == ("jvp", ("F", "FR", "RF", "FF"))
+    assert report.headline.startswith("INCONCLUSIVE: tanh (")
+    assert report.headline.endswith(") has no jvp, which F, FR, RF and FF need")
+    (judged,) = [one for one in report.to_dict()["judged"] if one["lacks"]]
+    assert (judged["at_fault"], judged["wrong"]) == (False, [])
 
 
 @pytest.mark.parametrize("factor", [1.0, 2.0])
@@ -673,11 +677,21 @@ def test_a_second_derivative_that_was_never_recorded_is_named(torch):
 
     x = (torch.rand(3, dtype=torch.float64),)
 
-    report = adjudge.blame(lambda x: (Sine.apply(x.exp()) * x).sum(), x, order=2, seed=0)
+    def f(x):
+        return (Sine.apply(x.exp()) * x).sum()
 
-    assert report.first.name.startswith("Sine.backward (")
-    assert report.first.called == "called once"
-    assert "marked with @once_differentiable" in str(report)
+    report = adjudge.blame(f, x, order=2, seed=0)
+    checked = adjudge.examine(f, x, order=2, seed=0)
+
+    second, forward = report.lacking  # that by which the whole fails comes first
+    assert report.first is None
+    assert (forward.rule, forward.lacks) == ("Sine", "jvp")
+    assert second.rule == "Sine.backward"
+    assert report.whole.modes["RR"] is Verdict.FAIL
+    assert report.headline.startswith("FAIL: Sine.backward (")
+    assert report.headline.endswith(") has no derivative of its own, which RR needs")
+    (fault,) = checked.faults
+    assert (fault.rule, fault.needed_by, fault.wrong) == ("Sine.backward", ("RR",), 0)
     assert adjudge.blame(lambda x: (x.exp().sin() * x).sum(), x, order=2, seed=0).first is None
 
 

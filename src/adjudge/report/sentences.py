@@ -922,7 +922,12 @@ def how_often(fault: Fault) -> str:
 
 
 def which_rule(fault: Fault) -> str:
-    """Returns which rule is at fault, or in which step the derivative ends."""
+    """Returns which rule is at fault, in which step the derivative ends, or what a rule lacks."""
+    if fault.lacks:
+        need = "needs" if len(fault.needed_by) == 1 else "need"
+        *first, last = fault.needed_by
+        words = f"{', '.join(first)} and {last}" if first else last
+        return f"{rule_of(fault)} has no {fault.lacks}, which {words} {need}"
     called = f" at {short_place(fault.file, fault.line)}" if fault.file else ""
     called += f" in {fault.module}" if fault.module else ""
     if fault.cuts:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any
 
 from adjudge.engine import INPUT, Place, Ref, Step
-from adjudge.findings import Fault, Status, Verdict, worst
+from adjudge.findings import Fault, Status, Verdict, plain, worst
 from adjudge.report import Report, how_often, rule_of, short_place, text_of, which_rule
 
+FAIL = Verdict.FAIL
 CUTS = {Status.DETACHED, Status.MISSING, Status.MISMATCH}
 """What may be found about a step without a derivative; some engines return zeros for it."""
 
@@ -30,6 +31,10 @@ class Judged:
     """Whether the derivative of the whole is wrong because of it. A step that is wrong alone may
     add nothing: what it gets may not be in the set for which it is right, or its derivative may be
     used nowhere."""
+    lacks: Sequence[str] = ()
+    """The compositions of modes of which it has no derivative, and the whole has none, or a wrong
+    one, because of it. The engine has these of other steps. It is not wrong then, and not at
+    fault."""
 
     @property
     def verdict(self) -> Verdict:
@@ -38,8 +43,8 @@ class Judged:
 
     @property
     def wrong(self) -> list[int]:
-        """The numbers of the calls that fail, or else, where it is at fault, that have none of the
-        derivatives asked for.
+        """The numbers of the calls that fail, or else, where the derivative ends in it, of those
+        that have none.
         """
         least = self.verdict if self.at_fault else Verdict.FAIL
         return [k for k, report in self.reports.items() if report.verdict is least]
@@ -52,21 +57,42 @@ class Judged:
     @property
     def cuts(self) -> bool:
         """Whether the derivative ends in it: see `is_cut`. So it does where a rule is missing."""
-        return is_cut(self.step, self.report) or (self._lacks and not self._rule[0])
-
-    @property
-    def _lacks(self) -> bool:
-        """Whether it is at fault by having none of the derivatives asked for."""
-        return self.at_fault and self.verdict is not Verdict.FAIL
+        return is_cut(self.step, self.report) or (self.at_fault and self.verdict is not FAIL)
 
     @property
     def _rule(self) -> tuple[str, Place]:
         """The rule that is wrong, or whose own derivative is, with its line."""
-        step, outcome = self.step, Status.UNSUPPORTED if self._lacks else Verdict.FAIL
-        wrong = [word for word, found in self.report.modes.items() if found is outcome]
+        step = self.step
+        wrong = [word for word, found in self.report.modes.items() if found is FAIL]
         # The last letter of a word is the rule, and those before it are what is taken of it.
         forward = all("F" in word for word in wrong) and min(wrong, key=len, default="R")[-1] == "F"
         return (step.forward_rule, step.forward_place) if forward else (step.rule, step.rule_place)
+
+    @property
+    def lacking(self) -> list[Fault]:
+        """What it lacks as data: a derivative in forward mode, and one in reverse mode."""
+        step, modes = self.step, self.report.modes
+        none = [word for word, found in modes.items() if found is Status.UNSUPPORTED]
+        forward = [word for word in self.lacks if "F" in word] if "F" in none else []
+        rest = [word for word in self.lacks if word not in forward]
+        found = []
+        if forward:
+            name = "jvp" if step.rule else "derivative in forward mode"
+            found.append(self._lack("", name, forward))
+        if rest:
+            second = step.rule if "R" not in none else ""
+            found.append(
+                self._lack(second, "derivative of its own" if second else "derivative", rest)
+            )
+        return found
+
+    def _lack(self, rule: str, what: str, words: Sequence[str]) -> Fault:
+        """Returns what is missing as data: of the derivative of a rule, or else of the step."""
+        name = self.step.name.removesuffix(".apply")
+        place = self.step.rule_place
+        file, line = place if place.file else self.step.place
+        data = replace(self.fault, rule=rule or name, file=file, line=line, cuts=False)
+        return replace(data, lacks=what, needed_by=tuple(words))
 
     @property
     def fault(self) -> Fault:
@@ -142,6 +168,15 @@ class BlameReport:
         return [one for one in self.judged if one.at_fault]
 
     @property
+    def lacking(self) -> list[Fault]:
+        """The derivatives that steps lack, where that is why the whole has none, as data; first
+        those by which it fails.
+        """
+        failing = {word for word, outcome in self.whole.modes.items() if outcome is FAIL}
+        found = [fault for one in self.judged for fault in one.lacking]
+        return sorted(found, key=lambda fault: failing.isdisjoint(fault.needed_by))
+
+    @property
     def first(self) -> Judged | None:
         """What is at fault, or the first of several in the program."""
         return next(iter(self.at_fault), None)
@@ -162,6 +197,8 @@ class BlameReport:
     @property
     def headline(self) -> str:
         """One line that says what is at fault, and where it stands."""
+        if self.first is None and self.lacking:
+            return f"{self.verdict}: {which_rule(self.lacking[0])}"
         if self.first is None:
             said = "nothing is wrong" if self else "no rule was found to be at fault"
             if self.note and not self.steps:
@@ -201,6 +238,8 @@ class BlameReport:
             failing = [one for one in found if self.whole.modes.get(one.mode) is Verdict.FAIL]
             for finding in (failing or found)[:1]:
                 lines.append(indent(text_of(finding), "  "))
+        lacking = list(dict.fromkeys(map(which_rule, self.lacking)))
+        lines += lacking[0 if self.at_fault else 1 :]
         for finding in self.whole.ranked[:1] if not self.at_fault else ():
             if finding.verdict is not Verdict.PASS:
                 lines.append(indent(text_of(finding), "  "))
@@ -279,6 +318,7 @@ class BlameReport:
                     "calls": list(one.calls),
                     "wrong": one.wrong,
                     "at_fault": one.at_fault,
+                    "lacks": [plain(fault) for fault in one.lacking],
                     "verdict": str(one.verdict),
                     "report": one.report.to_dict(),
                 }

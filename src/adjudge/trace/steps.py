@@ -32,7 +32,7 @@ from adjudge.errors import (
 )
 from adjudge.findings import Fault, Status, Verdict
 from adjudge.problem import Problem
-from adjudge.report import Report
+from adjudge.report import Report, which_rule
 from adjudge.trace.alone import judged_alone, moving
 from adjudge.trace.contributions import (
     DIRECTIONS,
@@ -173,6 +173,8 @@ def _faults(
         # without contributions a cut that is meant looks like one that is not
         if one.at_fault and (found is not None or (one.step.custom and not one.cuts)):
             faults.setdefault(one.name, one.fault)  # the same with arrays of other shapes follows
+        for lack in one.lacking:
+            faults.setdefault(which_rule(lack), lack)
     return tuple(faults.values())
 
 
@@ -365,13 +367,26 @@ class _Judge:
         )
 
     def judged(self) -> list[Judged]:
-        """Returns what was judged so far, in the order of the program. A step without a derivative
-        is at fault where no wrong one is.
+        """Returns what was judged so far, in the order of the program. Where no step is wrong, the
+        derivative ends in one of the engine that has none, and of others it is said what they lack.
         """
         found = list(self._judgements(lambda report: report.verdict is Verdict.FAIL))
         if not any(one.at_fault for one in found):
-            found = list(self._judgements(self._fails_or_lacks_derivative))
+            found = [self._lacking(one) for one in found]
         return sorted(found, key=lambda one: one.calls[0])
+
+    def _lacking(self, judged: Judged) -> Judged:
+        """Returns what was judged with the derivatives that it lacks."""
+        for k, report in judged.reports.items():
+            missing = [word for word, found in report.modes.items() if found is Status.UNSUPPORTED]
+            if not any(map(self._is_missed, missing)):
+                continue
+            if "R" in missing and not self.trace.steps[k].rule and self._is_at_fault(k, report):
+                return replace(judged, step=self.trace.steps[k], at_fault=True)
+            not_passed = {Verdict.FAIL, Status.UNSUPPORTED}
+            lacks = [word for word in missing if self.whole.modes.get(word) in not_passed]
+            return replace(judged, lacks=lacks)
+        return judged
 
     def _judgements(self, is_wrong: Callable[[Report], bool]) -> Iterator[Judged]:
         for calls in self.groups.values():
@@ -428,22 +443,13 @@ class _Judge:
                 self._on_their_way[k] = at_one_point(function, (t,), options).verdict
         return self._on_their_way.get(k) is Verdict.FAIL
 
-    def _fails_or_lacks_derivative(self, report: Report) -> bool:
-        """Returns whether a step fails, or has no derivative in a mode in which the whole does not
-        pass, and which the engine has of others.
+    def _is_missed(self, word: str) -> bool:
+        """Returns whether the whole does not pass in a composition of modes, of which the engine
+        has derivatives of other steps.
         """
-        known = self.whole.modes
-        passed = {
-            mode
-            for one in self.reports.values()
-            for mode, outcome in one.modes.items()
-            if outcome is Verdict.PASS
-        }
-        return report.verdict is Verdict.FAIL or any(
-            outcome is Status.UNSUPPORTED
-            and (known.get(mode) is Verdict.FAIL or (mode in passed and known.get(mode) is outcome))
-            for mode, outcome in report.modes.items()
-        )
+        known = self.whole.modes.get(word)
+        passed = any(one.modes.get(word) is Verdict.PASS for one in self.reports.values())
+        return known is Verdict.FAIL or (passed and known is Status.UNSUPPORTED)
 
     @property
     def work(self) -> float:
