@@ -200,6 +200,35 @@ def test_cuts_that_cancel_are_not_named_in_a_right_program(adjudge_backend, wide
     assert beside.explained
 
 
+def rounded_to_integers(y):
+    return (65536 * y).long() / 65536 if hasattr(y, "long") else (65536 * y).astype(int) / 65536
+
+
+@on_both
+def test_a_step_that_makes_integers_is_named_where_the_derivative_ends_there(adjudge_backend, wide):
+    xp = adjudge_backend.xp
+    x = (xp.asarray([0.3, 0.7, 0.2], dtype=xp.float64),)
+
+    def f(x):
+        return xp.sin(rounded_to_integers(xp.exp(x)))
+
+    def apart(x):  # the derivative ends in another step, and that explains all
+        return cuts_of(adjudge_backend)[0](xp.exp(x))[xp.argmax(x)]
+
+    report, explained = (adjudge.blame(g, x, seed=0) for g in (f, apart))
+
+    (end,) = report.dead_ends
+    assert report.steps[end].place == (THIS, rounded_to_integers.__code__.co_firstlineno + 1)
+    assert "the derivative ends in " in str(report)
+    assert "makes integers, indices or truth values" in str(report)
+    if not report.whole:  # else the staircase is flat as far as the check looks
+        assert report.headline.startswith("FAIL: the derivative ends in ")
+        assert adjudge.examine(f, x, seed=0).faults[0].line == report.steps[end].place.line
+    assert explained.explained
+    assert (list(explained.dead_ends), len(explained.at_fault)) == ([], 1)
+    assert not adjudge.blame(lambda x: xp.sin(x)[xp.argmax(x)], x, seed=0).dead_ends
+
+
 @on_both
 def test_a_rule_is_named_whose_error_a_cut_hides(adjudge_backend, wide):
     xp, name = adjudge_backend.xp, adjudge_backend.name

@@ -96,6 +96,8 @@ class Direction:
     outside: Part
     """What the function did along the direction, and the program did not: values that left the
     arrays on the way, and steps that cannot be run again."""
+    flat: bool = False
+    """Whether the derivative that the engine took of the function itself is zero along it."""
 
     def explained_by(self, chosen: Iterable[int]) -> bool | None:
         """Returns whether the whole error is what the `chosen` steps add; `None` where there is no
@@ -200,7 +202,7 @@ def _along(
     apart = float((pulled - gradient) @ v)
     magnitude = float(np.linalg.norm(pulled * v) + np.linalg.norm(gradient * v))
     between = Part(apart, CONTRIBUTION_UNITS * eps * magnitude, magnitude)
-    return Direction(whole, steps, between, outside)
+    return Direction(whole, steps, between, outside, flat=not (pulled * v).any())
 
 
 def on_its_way(

@@ -152,6 +152,10 @@ class BlameReport:
     outside: bool = False
     """Whether the whole is wrong, and the function follows its inputs in a way that the program
     does not show."""
+    dead_ends: Sequence[int] = ()
+    """Where the derivative of the whole is zero or absent and the function moves: the numbers of
+    the steps on the way that make integers, indices or truth values, unless all is explained by
+    what is at fault."""
     changed: Sequence[Ref] = ()
     """Where that is so: the values whose gradient is not what the rules of the steps that use them
     give, the last one first. It is empty where the engine does not show this."""
@@ -199,6 +203,8 @@ class BlameReport:
         """One line that says what is at fault, and where it stands."""
         if self.first is None and self.lacking:
             return f"{self.verdict}: {which_rule(self.lacking[0])}"
+        if self.first is None and self.dead_ends and not self:
+            return f"{self.verdict}: {which_rule(dead_end(self.steps[self.dead_ends[0]]))}"
         if self.first is None:
             said = "nothing is wrong" if self else "no rule was found to be at fault"
             if self.note and not self.steps:
@@ -240,6 +246,14 @@ class BlameReport:
                 lines.append(indent(text_of(finding), "  "))
         lacking = list(dict.fromkeys(map(which_rule, self.lacking)))
         lines += lacking[0 if self.at_fault else 1 :]
+        ends = dict.fromkeys(which_rule(dead_end(self.steps[k])) for k in self.dead_ends)
+        told_first = [line for line in ends if line in self.headline]
+        lines += [
+            f"{line}, which has no derivative where it makes integers, indices or truth values"
+            if line not in told_first
+            else "  which has no derivative, since it makes integers, indices or truth values"
+            for line in ends
+        ]
         for finding in self.whole.ranked[:1] if not self.at_fault else ():
             if finding.verdict is not Verdict.PASS:
                 lines.append(indent(text_of(finding), "  "))
@@ -329,6 +343,7 @@ class BlameReport:
             "explained": self.explained,
             "between": self.between,
             "outside": self.outside,
+            "dead_ends": list(self.dead_ends),
             "changed": [list(ref) for ref in self.changed],
             "opaque": {str(k): reason for k, reason in self.opaque.items()},
             "work": self.work,
@@ -343,6 +358,12 @@ def is_cut(step: Step, report: Report) -> bool:
     found = {one.status for one in report.findings if one.verdict is Verdict.FAIL}
     zero = all(not entry.automatic for entry in report.entries)
     return zero and not step.rule and found <= CUTS
+
+
+def dead_end(step: Step) -> Fault:
+    """Returns a step that makes no numbers with a derivative as data. It is not judged."""
+    file, line = step.place
+    return Fault(step.name, "", file, line, step.module, calls=1, judged=0, wrong=0, cuts=True)
 
 
 def _called(step: Step) -> str:

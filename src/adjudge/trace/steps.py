@@ -20,7 +20,7 @@ from adjudge.check import (
     settings_of,
     surroundings,
 )
-from adjudge.engine import ArrayInfo, AutodiffBackend, ByHand, Trace
+from adjudge.engine import INPUT, ArrayInfo, AutodiffBackend, ByHand, Operand, Ref, Trace
 from adjudge.errors import (
     AdjudgeError,
     Catching,
@@ -42,7 +42,7 @@ from adjudge.trace.contributions import (
     directions,
     on_its_way,
 )
-from adjudge.trace.report import CUTS, BlameReport, Judged, is_cut
+from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
 """The options that hold for the check of each step as well."""
@@ -168,6 +168,7 @@ def _faults(
         )
         judge.run(every=found is not None and "R" not in words, custom=found is None)
         judged = judge.judged()
+        ends = () if any(one.at_fault for one in judged) else judge.dead_ends()
     faults: dict[str, Fault] = {}
     for one in judged:
         # without contributions a cut that is meant looks like one that is not
@@ -175,6 +176,9 @@ def _faults(
             faults.setdefault(one.name, one.fault)  # the same with arrays of other shapes follows
         for lack in one.lacking:
             faults.setdefault(which_rule(lack), lack)
+    for k in ends:
+        end = dead_end(trace.steps[k])
+        faults.setdefault(which_rule(end), end)
     return tuple(faults.values())
 
 
@@ -338,6 +342,45 @@ class _Judge:
         results = trace.recorded.results(k)
         return judged_alone(self.backend, step, results, self.wrt.get(k, []), self.options)
 
+    def dead_ends(self) -> list[int]:
+        """Returns the steps on the way to the outputs that make integers, indices or truth values,
+        where the derivative of the whole is zero or absent and the function moves.
+
+        No cotangent comes back to such a step. The next step that makes numbers again shows in the
+        contributions; where none does, all are named.
+        """
+        cut = {one.status for one in self.whole.findings if one.verdict is Verdict.FAIL} & GONE
+        entries = self.whole.entries if self.whole.verdict is Verdict.FAIL else ()
+        zero = entries and not any(entry.automatic for entry in entries)
+        flat = self.found and all(one.flat and one.whole.stands_out for one in self.found)
+        if not (cut or zero or flat):
+            return []
+        again = [k for k, wrt in self.wrt.items() if not wrt and self.stands_out(k)]
+        near = [one for k in again for one in self.trace.steps[k].operands]
+        return self._makers(near, through=False) or self._makers(self.trace.outputs, through=True)
+
+    def _makers(self, operands: Sequence[Operand], *, through: bool) -> list[int]:
+        """Returns the steps behind these operands that take numbers with a derivative and give
+        none; `through` says whether the way goes on behind what has a derivative.
+        """
+        arrays, recorded = self.backend.arrays, self.trace.recorded
+        asked, known, found = list(operands), set(), []
+        while asked:
+            ref = asked.pop()
+            if not isinstance(ref, Ref) or ref.step == INPUT or ref.step in known:
+                continue
+            step, results = self.trace.steps[ref.step], recorded.results(ref.step)
+            moves = arrays.is_differentiable(results[ref.number])
+            if moves and not through:
+                continue
+            known.add(ref.step)
+            if moving(self.backend, step, recorded.operands(ref.step)) and not any(
+                map(arrays.is_differentiable, results)
+            ):
+                found.append(ref.step)
+            asked += step.operands
+        return sorted(found)
+
     def report(self, function: str, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
         judged = self.judged()
@@ -362,6 +405,7 @@ class _Judge:
             opaque=self.opaque,
             between=between and not outside,  # the rules of what is outside are not known
             outside=outside,
+            dead_ends=() if settled and all(settled) else self.dead_ends(),
             work=self.work,
             note=note,
         )
@@ -468,6 +512,9 @@ def _beside_numbers(report: Report) -> set[Status]:
 def _size(info: ArrayInfo) -> int:
     return math.prod(info.shape)
 
+
+GONE = {Status.DETACHED, Status.MISSING}
+"""What is found where no derivative comes back at all."""
 
 PER_DIRECTION = 10
 """The work of the contributions along a direction: four replays, four evaluations, and two sweeps
