@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import indent
 from typing import Any, TextIO
 
 import numpy as np
@@ -39,6 +40,7 @@ from adjudge.suites import (
     run,
     try_to_write,
     visible,
+    what_was_raised,
 )
 
 OK, FAILED, USAGE, UNDECIDED, UNCOLLECTED = 0, 1, 2, 3, 4
@@ -408,7 +410,14 @@ def _blame(parsed: argparse.Namespace) -> int:
             options["seed"] = parsed.seed
         if case.order > 1 and "modes" not in options:
             options["order"] = case.order
-        report = blame(case.f, case.inputs, every=parsed.every, **options)
+        _say(f"{declared.place.target}:{declared.place.key}")
+        try:
+            report = blame(case.f, case.inputs, every=parsed.every, **options)
+        except (Exception, SystemExit) as error:  # one case must not hide what the others have
+            headline, text = what_was_raised(error)
+            _say(f"{Verdict.FAIL}: {headline}\n" + indent(text, "    "))
+            verdicts.append(Verdict.FAIL)
+            continue
         _say(str(report))
         if parsed.trace:
             _say(report.trace)

@@ -19,6 +19,7 @@ called run, since a module of that name would hide the function `adjudge.run`.
 from adjudge.suites.collect import Collection, Declared, Uncollected, collect
 from adjudge.suites.compare import Change, changes, repeated
 from adjudge.suites.formats import github, junit
+from adjudge.suites.judge import what_was_raised
 from adjudge.suites.known import Known, outlived, read_known
 from adjudge.suites.page import page, ready_for_page
 from adjudge.suites.results import (
@@ -55,4 +56,5 @@ __all__ = [
     "run",
     "try_to_write",
     "visible",
+    "what_was_raised",
 ]

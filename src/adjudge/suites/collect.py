@@ -130,7 +130,7 @@ def _name_apart(cases: list[Declared]) -> None:
 
 
 def _none_declared(place: str, name: str | None, module: ModuleType) -> InputError:
-    known = ", ".join(case.name for _, case in _declared(module)) or "none"
+    known = ", ".join(key for key, _ in _declared(module)) or "none"
     return InputError(
         f"{place} declares no case" + (f" named {name!r} (it has: {known})" if name else ""),
         "declare one: softmax = adjudge.Case(f, inputs), or CASES = [adjudge.Case(...), ...]",

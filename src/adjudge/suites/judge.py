@@ -174,17 +174,19 @@ def judged(task: Task, seconds: float, report: Report) -> Result:
 
 def raised(task: Task, seconds: float, error: BaseException) -> Result:
     """Returns the result of a case that raised, with the frames that are not adjudge's own."""
+    return _without_report(task, Ending.RAISED, seconds, *what_was_raised(error))
+
+
+def what_was_raised(error: BaseException) -> tuple[str, str]:
+    """Returns what a case raised in one line, and with the frames that are not adjudge's own."""
     if isinstance(error, AdjudgeError):
-        headline, text = str(error).replace("\n ", ":", 1).partition("\n")[0], str(error)
-    else:
-        first = str(error).partition("\n")[0]
-        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        headline = f"raised {type(error).__name__}: {first}{notes}"
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if not Path(frame.filename).is_relative_to(HOME)]
-        lines = traceback.format_list(own) + traceback.format_exception_only(error)
-        text = "".join(lines).rstrip()
-    return _without_report(task, Ending.RAISED, seconds, headline, text)
+        return str(error).replace("\n ", ":", 1).partition("\n")[0], str(error)
+    first = str(error).partition("\n")[0]
+    notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if not Path(frame.filename).is_relative_to(HOME)]
+    lines = traceback.format_list(own) + traceback.format_exception_only(error)
+    return f"raised {type(error).__name__}: {first}{notes}", "".join(lines).rstrip()
 
 
 def timed_out(task: Task, timeout: float) -> Result:
