@@ -762,6 +762,31 @@ def test_a_value_that_is_changed_on_each_turn_of_a_loop_is_told_once(torch):
     assert "Square.apply" in line
 
 
+def test_of_two_calls_that_share_what_they_keep_the_last_one_is_right(torch):
+    kept = {}
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            kept["x"] = x.detach().clone()
+            return x * x
+
+        @staticmethod
+        def backward(ctx, w):
+            return 2 * w * kept["x"]
+
+    def f(x):
+        first = Square.apply(x.cos())
+        return Square.apply(first.sin())
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    (changed,) = report.changed
+    assert report.steps[changed.step].name == "torch.Tensor.cos"
+    (line,) = [line for line in str(report).splitlines() if "the gradient of" in line]
+    assert line.endswith(f"test_blame.py:{f.__code__.co_firstlineno + 1}")
+
+
 def transformed(torch, f):
     return torch.func.vmap(f)
 

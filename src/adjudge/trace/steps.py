@@ -108,6 +108,12 @@ def blame(
             return BlameReport(function_name(f), whole, [], [], 0, None, {}, note=reason)
         if isinstance(f, ByHand):  # the one step is the whole
             return _of_one_step(f, whole, trace)
+        changed = None
+        if whole.verdict is not Verdict.PASS:
+            # before any step is run again, which overwrites what a rule keeps between calls
+            changed = attempt(lambda: changed_on_the_way(problem.backend, trace, seed))
+            generators.put_back()
+        trace = replace(trace, cotangents=None)  # it keeps alive all that the engine saved
         found, wide = _found(problem, trace, seed, generators.put_back)
         of_steps = _of_steps(chosen, words)
         of_steps["thorough"] = False if raised.error is not None else None
@@ -115,7 +121,6 @@ def blame(
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
         report = judge.report(function_name(f), found)
         if report.between or report.outside:
-            changed = attempt(lambda: changed_on_the_way(problem.backend, trace, seed))
             names = [leaf.name for leaf in problem.X.leaves]
             report = replace(report, changed=changed or [], inputs=names)
     return report
