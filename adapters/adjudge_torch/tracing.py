@@ -340,6 +340,7 @@ class CallSeen:
             place=place_of(stack(sys._getframe()), ENGINE),
             module=_module_running(sys._getframe(), names),
             marked=self.marked,
+            under=_unrecorded(),
             **about,
         )
 
@@ -385,6 +386,13 @@ class _Call:
             returned = self.function(*args, **kwargs)
         written = [leaves[self.places[k]] for k in self.written]
         return (*_tensors_in(returned), *written)
+
+
+def _unrecorded() -> str:
+    """Returns under which setting PyTorch records no derivatives now; nothing where it does."""
+    if torch.is_inference_mode_enabled():
+        return "torch.inference_mode"
+    return "" if torch.is_grad_enabled() else "torch.no_grad"
 
 
 class _RandomStates:

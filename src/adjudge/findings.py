@@ -372,6 +372,8 @@ class Fault:
     """How many of those are wrong."""
     cuts: bool
     """Whether the derivative ends in it."""
+    under: str = ""
+    """The setting under which it was called and derivatives are not recorded: `no_grad`."""
     lacks: str = ""
     """What it has none of, where it is not wrong: `jvp`, `derivative`; else empty."""
     needed_by: tuple[str, ...] = ()

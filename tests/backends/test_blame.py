@@ -880,6 +880,43 @@ def test_what_a_function_keeps_between_calls_is_said_where_nothing_else_explains
     assert "as by what it keeps between calls" in str(report)
 
 
+def test_a_step_that_was_called_under_no_grad_is_named_with_that(torch):
+    def f(x):
+        with torch.no_grad():
+            length = x.norm()
+        return x / length
+
+    x = (torch.rand(3, dtype=torch.float64),)
+    report, checked = (verb(f, x, seed=0) for verb in (adjudge.blame, adjudge.examine))
+
+    assert report.headline.endswith(", which was called under torch.no_grad")
+    assert "which was called under torch.no_grad" in str(checked)
+    assert checked.faults[0].under == "torch.no_grad"
+
+
+def test_what_a_budget_leaves_open_is_listed(torch):
+    wrong, x = programs.rules("torch", "tanh", "factor").tanh, torch.rand(3).double()
+
+    report = adjudge.blame(lambda x: wrong(x.sin()).exp(), (x,), seed=0, max_evaluations=12)
+
+    (left,) = report.undecided
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert f"not decided: {left.name}: the budget is spent" in str(report)
+    assert report.to_dict()["undecided"][0]["name"] == left.name
+
+
+def test_lines_that_are_equal_are_one_line_with_a_count(torch):
+    def f(x):
+        for _ in range(3):
+            x = x * x.sum().item()
+        return x
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    (line,) = [line for line in str(report).splitlines() if "torch.Tensor.item at" in line]
+    assert line.endswith(" (3 times)")
+
+
 def test_a_value_of_inference_mode_ends_the_derivative(torch):
     def f(x):
         with torch.inference_mode():

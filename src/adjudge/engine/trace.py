@@ -90,6 +90,8 @@ class Step:
     differentiates: bool = False
     """Whether it is where the function takes a derivative of its own. It has no results then: what
     the derivative consists of is not recorded."""
+    under: str = ""
+    """The setting under which it was called and derivatives are not recorded: `no_grad`."""
     opaque: str = ""
     """Why it cannot be run again, in words that follow its name; empty where it can."""
 

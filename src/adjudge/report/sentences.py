@@ -931,7 +931,8 @@ def which_rule(fault: Fault) -> str:
     called = f" at {short_place(fault.file, fault.line)}" if fault.file else ""
     called += f" in {fault.module}" if fault.module else ""
     if fault.cuts:
-        return f"the derivative ends in {fault.step}{called}"
+        under = f", which was called under {fault.under}" if fault.under else ""
+        return f"the derivative ends in {fault.step}{called}{under}"
     called = "" if fault.rule else called
     return f"the rule at fault: {rule_of(fault)}{called}, {how_often(fault)}"
 

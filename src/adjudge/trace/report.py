@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any
@@ -110,6 +111,7 @@ class Judged:
             judged=len(self.reports),
             wrong=len(self.wrong),
             cuts=self.cuts,
+            under=step.under,
         )
 
     @property
@@ -179,6 +181,14 @@ class BlameReport:
         failing = {word for word, outcome in self.whole.modes.items() if outcome is FAIL}
         found = [fault for one in self.judged for fault in one.lacking]
         return sorted(found, key=lambda fault: failing.isdisjoint(fault.needed_by))
+
+    @property
+    def undecided(self) -> list[Judged]:
+        """The steps whose check ended without a verdict, as where a budget (`max_evaluations`) ends
+        it.
+        """
+        left = [one for one in self.judged if one.verdict is Verdict.INCONCLUSIVE]
+        return [one for one in left if not one.at_fault and not one.lacks]
 
     @property
     def first(self) -> Judged | None:
@@ -275,9 +285,9 @@ class BlameReport:
                 "the function follows its inputs in ways that were not recorded"
                 + (":" if left else ", as by what it keeps between calls")
             )
-            lines += [
+            lines += _counted(
                 f"  {step.name} at {_shown(step.place)} {step.opaque}".rstrip() for step in left
-            ]
+            )
         alone = [one for one in self.judged if one.wrong and not one.at_fault]
         if alone:
             names = ", ".join(dict.fromkeys(one.name for one in alone))
@@ -285,9 +295,14 @@ class BlameReport:
             if any(step.opaque for step in self.steps):
                 effect = "and whether that is meant cannot be told beside what is opaque"
             lines.append(f"wrong alone, {effect}: {names}")
-        for k, reason in self.opaque.items():
-            step = self.steps[k]
-            lines.append(f"not judged: {step.name} at {_shown(step.place)} {reason}")
+        lines += _counted(
+            f"not judged: {self.steps[k].name} at {_shown(self.steps[k].place)} {reason}"
+            for k, reason in self.opaque.items()
+        )
+        undecided = [_undecided(one) for one in self.undecided]
+        lines += undecided[:MOST_UNDECIDED]
+        if len(undecided) > MOST_UNDECIDED:
+            lines.append(f"not decided: {len(undecided) - MOST_UNDECIDED} more steps")
         return "\n".join([*lines, self.footer])
 
     @property
@@ -296,6 +311,8 @@ class BlameReport:
         if not self.steps:
             return self.note
         check = sum(self.whole.counts[one] for one in ("evaluations", "vjps", "jvps"))
+        if not self.work:
+            return f"the function is one step, and its check took the work of {check} calls"
         return (
             f"{len(self.judged)} of {self.distinct} distinct steps were judged, of "
             f"{len(self.steps)} in all, for the work of {self.work:.0f} calls "
@@ -344,6 +361,10 @@ class BlameReport:
             "between": self.between,
             "outside": self.outside,
             "dead_ends": list(self.dead_ends),
+            "undecided": [
+                {"name": one.name, "file": one.step.place.file, "line": one.step.place.line}
+                for one in self.undecided
+            ],
             "changed": [list(ref) for ref in self.changed],
             "opaque": {str(k): reason for k, reason in self.opaque.items()},
             "work": self.work,
@@ -358,6 +379,21 @@ def is_cut(step: Step, report: Report) -> bool:
     found = {one.status for one in report.findings if one.verdict is Verdict.FAIL}
     zero = all(not entry.automatic for entry in report.entries)
     return zero and not step.rule and found <= CUTS
+
+
+def _counted(lines: Iterable[str]) -> list[str]:
+    """Returns each line once, with a count where there were several of it."""
+    return [f"{line} ({n} times)" if n > 1 else line for line, n in Counter(lines).items()]
+
+
+def _undecided(judged: Judged) -> str:
+    reason = "".join(text_of(one).partition("\n")[0] for one in judged.report.ranked[:1])
+    called = "" if judged.fault.rule else f" at {_shown(judged.step.place)}"
+    return f"not decided: {judged.name}{called}" + (f": {reason}" if reason else "")
+
+
+MOST_UNDECIDED = 10
+"""So many steps whose check ended without a verdict are listed. The value is ours."""
 
 
 def dead_end(step: Step) -> Fault:

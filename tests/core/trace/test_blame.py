@@ -24,6 +24,7 @@ def test_a_right_rule_by_hand_is_not_blamed():
     assert report
     assert (report.verdict, report.first, report.explained) == (Verdict.PASS, None, None)
     assert report.headline == "PASS: nothing is wrong in ByHand(sin)"
+    assert "the function is one step, and its check took the work of " in str(report)
 
 
 def test_a_wrong_rule_by_hand_is_named_with_its_line():

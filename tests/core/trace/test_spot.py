@@ -225,7 +225,7 @@ def test_a_program_without_rules_passes_nothing(engine):
     assert "code that was compiled before calls no rule" in str(watch.report)
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.5])
+@pytest.mark.parametrize("share", [0, -0.1, 1.5, "a", None, float("nan")])
 def test_a_share_without_meaning_is_refused(share):
     with pytest.raises(InputError, match="share="):
         adjudge.spotcheck(share=share)
