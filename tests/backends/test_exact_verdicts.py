@@ -200,7 +200,7 @@ def test_a_certified_pass_shows_the_interval_that_is_least_close():
     found = report.to_dict()["certificate"]
     assert found["enclosure"]["middle"].startswith("0.")
     assert "exact replay of 1 operation" in found["method"]
-    assert f"least close: {report.certificate.name}" in str(report)
+    assert f"farthest from its interval: {report.certificate.name}" in str(report)
     assert report.stages.keys() <= {"two evaluations", "rounding of the program"}
 
 

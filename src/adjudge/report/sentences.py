@@ -408,8 +408,8 @@ def certified_by(entry: Entry | None) -> str:
     if entry is None:
         return ""
     return (
-        f"least close: {entry.name}: automatic {entry.automatic:.17g}, reference "
-        f"{_known_to(entry)} ({how(entry.method)})\n"
+        f"farthest from its interval: {entry.name}: automatic {entry.automatic:.17g}, "
+        f"reference {_known_to(entry).strip()} ({how(entry.method)})\n"
     )
 
 

@@ -217,7 +217,8 @@ def spotcheck(
         InputError: An argument makes no sense.
         NotSupportedError: On entry: the engine cannot be watched.
     """
-    if not (isinstance(share, Real) and 0 < share <= 1):
+    given: object = share
+    if not (isinstance(given, Real) and 0 < share <= 1):
         raise InputError(f"share={share!r}", "give a part of the time: above 0, and up to 1")
     names = (modules,) if isinstance(modules, str) else tuple(modules)
     seed = fresh_seed() if seed is None else seed
