@@ -107,6 +107,8 @@ class Walk:
         """There are no steps at first; `x` are the inputs."""
         self.steps: list[Step] = []
         self.recorded = Evaluation(x, self.steps)
+        self._closed_over: dict[int, Any] = {}
+        """The arrays that the function closes over by their `id`, so that they stay alive."""
         self._runs: dict[int, tuple[Any, FlatFunction]] = {}
         """The function of each equation by its `id`, with the equation, so that it stays alive."""
 
@@ -126,6 +128,8 @@ class Walk:
         known = dict(zip(jaxpr.invars, inputs, strict=True))
         for variable, value in zip(jaxpr.constvars, closed.consts, strict=True):
             known[variable] = constant(value)
+            if jnp.ndim(value) and jnp.issubdtype(jnp.result_type(value), jnp.inexact):
+                self._closed_over[id(known[variable].value)] = known[variable].value
         read = {a: k for k, equation in enumerate(jaxpr.eqns) for a in _variables(equation.invars)}
         read.update(dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns)))
         for k, equation in enumerate(jaxpr.eqns):
@@ -280,7 +284,17 @@ class Walk:
         if not any(isinstance(one.operand, Ref) for one in operands):
             return [Known(result, result) for result in results]
         here, handed = len(self.steps), tuple([one.operand for one in operands])
-        self.steps.append(Step(run=run, operands=handed, results=len(results), **about))
+        pairs = enumerate(operands)
+        closed = [k for k, one in pairs if id(one.value) in self._closed_over]
+        self.steps.append(
+            Step(
+                run=run,
+                operands=handed,
+                results=len(results),
+                closed_over=tuple([k for k in closed if not isinstance(handed[k], Ref)]),
+                **about,
+            )
+        )
         self.recorded.add(here, results)
         return [Known(Ref(here, k), result) for k, result in enumerate(results)]
 

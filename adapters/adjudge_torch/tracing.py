@@ -21,6 +21,7 @@ import optree
 import torch
 import torch.utils.checkpoint
 from torch._subclasses import FakeTensor
+from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -56,6 +57,9 @@ HERE = str(Path(__file__).parent)
 APPLIED: Any = torch.autograd.Function.__base__
 """The class in which `Function.apply` looks up the call into C++, also where somebody has kept a
 reference to `apply`."""
+
+HOOK = "a backward hook"
+"""The name of the step by which PyTorch calls the backward hooks of a module."""
 
 LEAVES_ARRAYS = (
     *("item", "tolist", "numpy", "__array__", "__dlpack__"),
@@ -154,7 +158,8 @@ class _Recorder(TorchFunctionMode):
         if cls is torch.utils.checkpoint.CheckpointFunction:
             called, _, *operands = args
             return called(*operands)
-        return self.call(function, cls.apply, args, {}, rule_of(cls))
+        about = {"name": HOOK} if cls is BackwardHookFunction else rule_of(cls)
+        return self.call(function, cls.apply, args, {}, about)
 
     def call(
         self,
@@ -330,6 +335,9 @@ class CallSeen:
         self.kept = [*results, *(self.tensors[k] for k in self.written)]
         if about.get("custom") and "rule_place" not in about:
             about = about | {"rule_place": _formula_of(results)}
+        module = _module_running(sys._getframe(), names)
+        if about["name"] == HOOK and module:
+            about = about | {"name": f"{HOOK} of module {module}"}
         call = _Call(self.again, self.leaves, self.spec, self.places, self.written)
         # no name holds a frame: it would hold itself, and with it all that the engine saved
         return Step(
@@ -338,7 +346,7 @@ class CallSeen:
             results=len(self.kept),
             static=_static(self.spec, self.leaves),
             place=place_of(stack(sys._getframe()), ENGINE),
-            module=_module_running(sys._getframe(), names),
+            module=module,
             marked=self.marked,
             under=_unrecorded(),
             **about,

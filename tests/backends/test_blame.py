@@ -320,6 +320,20 @@ def test_a_rule_whose_derivative_raises_is_named(adjudge_backend, wide):
         adjudge.blame(lambda x: x / (1 // 0), x)
 
 
+def test_an_array_that_a_function_of_jax_closes_over_is_listed_as_not_judged(wide):
+    jax = pytest.importorskip("jax")
+    product = programs.rules("jax", "product", "missing term").product  # the gradient of b alone
+    x, weight = jax.numpy.ones((2, 4)) / 3, jax.numpy.ones((4, 3)) / 5
+
+    closes = adjudge.blame(lambda x: product(x, weight), (x,), seed=0)
+    takes = adjudge.blame(lambda x, weight: product(x, weight), (x, weight), seed=0)
+
+    assert closes.closed_over == [(0, 1)]
+    assert "for operand 1, an array of shape (4, 3) that the function closes over" in str(closes)
+    assert takes.closed_over == []
+    assert lines(takes) == {programs.line_of("jax", "product")}
+
+
 def test_a_rule_in_a_scan_is_named_with_its_calls(wide):
     jax = pytest.importorskip("jax")
     rules = programs.rules("jax", "tanh", "factor")
@@ -762,6 +776,20 @@ def test_a_value_that_is_changed_on_each_turn_of_a_loop_is_told_once(torch):
     assert "Square.apply" in line
 
 
+def test_a_hook_is_named_with_its_module_and_what_it_changes_with_its_number(torch):
+    layers = [torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3)]
+    model = torch.nn.Sequential(*layers).double()
+    model[1].register_full_backward_hook(lambda module, inner, outer: (inner[0] * 2,))
+
+    report = adjudge.blame(model, (torch.rand(2, 3, dtype=torch.float64),), seed=0)
+
+    (line,) = [line for line in str(report).splitlines() if "the gradient of" in line]
+    assert line == (
+        "  the gradient of the result of torch.nn.functional.linear in module 0 "
+        "is not what comes back from a backward hook of module 1 (step 0)"
+    )
+
+
 def test_of_two_calls_that_share_what_they_keep_the_last_one_is_right(torch):
     kept = {}
 
@@ -784,7 +812,7 @@ def test_of_two_calls_that_share_what_they_keep_the_last_one_is_right(torch):
     (changed,) = report.changed
     assert report.steps[changed.step].name == "torch.Tensor.cos"
     (line,) = [line for line in str(report).splitlines() if "the gradient of" in line]
-    assert line.endswith(f"test_blame.py:{f.__code__.co_firstlineno + 1}")
+    assert line.endswith(f"test_blame.py:{f.__code__.co_firstlineno + 1} (step 0)")
 
 
 def transformed(torch, f):
@@ -901,7 +929,9 @@ def test_what_a_budget_leaves_open_is_listed(torch):
 
     (left,) = report.undecided
     assert report.verdict is Verdict.INCONCLUSIVE
-    assert f"not decided: {left.name}: the budget is spent" in str(report)
+    (line,) = [one for one in str(report).splitlines() if one.startswith("not decided: ")]
+    assert line.startswith(f"not decided: {left.name}: tanh.apply: ")
+    assert "the budget is spent" in line
     assert report.to_dict()["undecided"][0]["name"] == left.name
 
 
@@ -976,7 +1006,7 @@ def checkpoint_that_draws_again(torch, x):
     ("f", "value", "users"),
     [
         (hook_on_a_tensor, "inputs[0]", "torch.Tensor.sin"),
-        (hook_on_a_module, "the result of torch.Tensor.sin", "BackwardHookFunction.apply"),
+        (hook_on_a_module, "the result of torch.Tensor.sin", "a backward hook of module Tanh"),
         (write_into_what_a_rule_saved, "inputs[0]", "torch.Tensor.exp"),
         (
             checkpoint_that_draws_again,

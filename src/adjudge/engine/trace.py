@@ -87,6 +87,9 @@ class Step:
     """Where that is defined."""
     marked: tuple[int, ...] = ()
     """The operands that are values and marked for differentiation: parameters closed over."""
+    closed_over: tuple[int, ...] = ()
+    """The operands that are arrays which the function closes over, and of which the engine cannot
+    say whether a derivative is meant to be taken for them."""
     differentiates: bool = False
     """Whether it is where the function takes a derivative of its own. It has no results then: what
     the derivative consists of is not recorded."""

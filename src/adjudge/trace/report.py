@@ -191,6 +191,14 @@ class BlameReport:
         return [one for one in left if not one.at_fault and not one.lacks]
 
     @property
+    def closed_over(self) -> list[tuple[int, int]]:
+        """The operands of custom rules, by the numbers of step and operand, that are arrays which
+        the function closes over, and for which no derivative was taken or judged.
+        """
+        custom = ((k, step) for k, step in enumerate(self.steps) if step.custom)
+        return [(k, j) for k, step in custom for j in step.closed_over]
+
+    @property
     def first(self) -> Judged | None:
         """What is at fault, or the first of several in the program."""
         return next(iter(self.at_fault), None)
@@ -209,11 +217,16 @@ class BlameReport:
         return f"<BlameReport {self.headline}>"
 
     @property
+    def _ends_in_integers(self) -> bool:
+        """Whether a step that makes integers is all that is found to be wrong."""
+        return bool(self.first is None and not self.lacking and self.dead_ends and not self)
+
+    @property
     def headline(self) -> str:
         """One line that says what is at fault, and where it stands."""
         if self.first is None and self.lacking:
             return f"{self.verdict}: {which_rule(self.lacking[0])}"
-        if self.first is None and self.dead_ends and not self:
+        if self._ends_in_integers:
             return f"{self.verdict}: {which_rule(dead_end(self.steps[self.dead_ends[0]]))}"
         if self.first is None:
             said = "nothing is wrong" if self else "no rule was found to be at fault"
@@ -257,12 +270,10 @@ class BlameReport:
         lacking = list(dict.fromkeys(map(which_rule, self.lacking)))
         lines += lacking[0 if self.at_fault else 1 :]
         ends = dict.fromkeys(which_rule(dead_end(self.steps[k])) for k in self.dead_ends)
-        told_first = [line for line in ends if line in self.headline]
+        why = "which has no derivative, since it makes integers, indices or truth values"
         lines += [
-            f"{line}, which has no derivative where it makes integers, indices or truth values"
-            if line not in told_first
-            else "  which has no derivative, since it makes integers, indices or truth values"
-            for line in ends
+            f"  {why}" if k == 0 and self._ends_in_integers else f"{line}, {why}"
+            for k, line in enumerate(ends)
         ]
         for finding in self.whole.ranked[:1] if not self.at_fault else ():
             if finding.verdict is not Verdict.PASS:
@@ -278,7 +289,10 @@ class BlameReport:
                 "the engine's derivative of the whole is not what the rules of its steps give: "
                 "look for hooks, writes in place and values that are kept between calls"
             )
-        lines += dict.fromkeys(map(self._change, self.changed))
+        changes: dict[str, list[int]] = {}
+        for ref in self.changed:
+            changes.setdefault(self._change(ref), []).append(ref.step)
+        lines += [line + _numbered(steps) for line, steps in changes.items()]
         if self.outside:
             left = [step for step in self.steps if not step.results or step.opaque]
             lines.append(
@@ -298,6 +312,11 @@ class BlameReport:
         lines += _counted(
             f"not judged: {self.steps[k].name} at {_shown(self.steps[k].place)} {reason}"
             for k, reason in self.opaque.items()
+        )
+        lines += _counted(
+            f"not judged: the derivative of {_called(self.steps[k])} for operand {j}, an array of "
+            f"shape {tuple(self.steps[k].operands[j].shape)} that the function closes over"
+            for k, j in self.closed_over
         )
         undecided = [_undecided(one) for one in self.undecided]
         lines += undecided[:MOST_UNDECIDED]
@@ -361,6 +380,7 @@ class BlameReport:
             "between": self.between,
             "outside": self.outside,
             "dead_ends": list(self.dead_ends),
+            "closed_over": [list(one) for one in self.closed_over],
             "undecided": [
                 {"name": one.name, "file": one.step.place.file, "line": one.step.place.line}
                 for one in self.undecided
@@ -387,9 +407,8 @@ def _counted(lines: Iterable[str]) -> list[str]:
 
 
 def _undecided(judged: Judged) -> str:
-    reason = "".join(text_of(one).partition("\n")[0] for one in judged.report.ranked[:1])
     called = "" if judged.fault.rule else f" at {_shown(judged.step.place)}"
-    return f"not decided: {judged.name}{called}" + (f": {reason}" if reason else "")
+    return f"not decided: {judged.name}{called}: {judged.report.outline}"
 
 
 MOST_UNDECIDED = 10
@@ -403,7 +422,23 @@ def dead_end(step: Step) -> Fault:
 
 
 def _called(step: Step) -> str:
-    return f"{step.name} at {_shown(step.place)}" if step.place.file else step.name
+    at = f" at {_shown(step.place)}" if step.place.file else ""
+    within = f" in module {step.module}" if step.module and step.module not in step.name else ""
+    return step.name + at + within
+
+
+def _numbered(steps: Sequence[int]) -> str:
+    """Returns the numbers of steps as `report.trace` has them; nothing where an input is meant."""
+    numbers = sorted({k for k in steps if k != INPUT})
+    if not numbers:
+        return ""
+    some = ", ".join(map(str, numbers[:MOST_NUMBERS]))
+    more = ", …" if len(numbers) > MOST_NUMBERS else ""
+    return f" (step{'s' * (len(numbers) > 1)} {some}{more})"
+
+
+MOST_NUMBERS = 5
+"""So many numbers of steps are listed. The value is ours."""
 
 
 def _shown(place: Place) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from textwrap import indent
 from threading import Thread
 from types import TracebackType
