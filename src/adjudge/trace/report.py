@@ -315,7 +315,7 @@ class BlameReport:
         )
         lines += _counted(
             f"not judged: the derivative of {_called(self.steps[k])} for operand {j}, an array of "
-            f"shape {tuple(self.steps[k].operands[j].shape)} that the function closes over"
+            f"shape {_shape(self.steps[k].operands[j])} that the function closes over"
             for k, j in self.closed_over
         )
         undecided = [_undecided(one) for one in self.undecided]
@@ -404,6 +404,10 @@ def is_cut(step: Step, report: Report) -> bool:
 def _counted(lines: Iterable[str]) -> list[str]:
     """Returns each line once, with a count where there were several of it."""
     return [f"{line} ({n} times)" if n > 1 else line for line, n in Counter(lines).items()]
+
+
+def _shape(array: Any) -> tuple[int, ...]:
+    return tuple(array.shape)
 
 
 def _undecided(judged: Judged) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from textwrap import indent
 from threading import Thread
 from types import TracebackType
@@ -216,8 +217,8 @@ def spotcheck(
         InputError: An argument makes no sense.
         NotSupportedError: On entry: the engine cannot be watched.
     """
-    given: object = share
-    if not (isinstance(given, Real) and 0 < share <= 1):
+    given: object = share  # which nobody has to have typed
+    if not isinstance(given, Real) or not 0 < share <= 1:
         raise InputError(f"share={share!r}", "give a part of the time: above 0, and up to 1")
     names = (modules,) if isinstance(modules, str) else tuple(modules)
     seed = fresh_seed() if seed is None else seed
