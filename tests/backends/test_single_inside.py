@@ -4,6 +4,7 @@ It is the tape of docs/how-to/write-an-adapter.md over arrays that round every r
 once, by `Precision.result_eps`.
 """
 
+import itertools
 import re
 import types
 from functools import cached_property
@@ -136,3 +137,33 @@ def test_it_conforms_and_an_engine_that_does_not_say_it_does_not(engine):
         assert_conforms(silent, scenarios=SCENARIOS, excused=EXCUSED)
 
     assert summary.comparisons > 500
+
+
+@pytest.fixture
+def narrow(engine):
+    """The same engine with arrays of float32, which it computes as exactly as float64."""
+
+    class BothArrays(SingleArrays):
+        def dtypes(self):
+            return ["float64", "float32"]
+
+    class WidestInSingle(Environment):
+        def precision(self, array):
+            return Precision(result_eps=EPS32 if array.dtype == np.float64 else 0.0)
+
+    arrays = BothArrays(engine.name, engine.xp)
+    return replaced(engine, arrays=arrays, environment=WidestInSingle())
+
+
+def test_what_the_properties_alone_decide_is_not_asked_for_in_double_precision(narrow):
+    x, b = (one.astype(np.float32) for one in inputs(0))
+    random = map(np.float32, itertools.count(1))
+
+    noisy = adjudge.examine(lambda x, b: np.sin(x) * b * next(random), (x, b), backend=narrow)
+    # a tape inside a tape is not supported, and its own derivative is
+    second = adjudge.examine(wave, (x, b), backend=narrow, modes=["R", "F", "RR"])
+
+    assert {finding.status for finding in noisy.findings} == {Status.NONDETERMINISTIC}
+    assert second.modes == {
+        "R": Verdict.PASS, "F": Status.UNSUPPORTED, "RR": Status.UNSUPPORTED,
+    }  # fmt: skip

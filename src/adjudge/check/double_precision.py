@@ -259,7 +259,9 @@ def judge_in_double(
     """
     provenance = composition.provenance
     outcome = _where_it_runs(composition, double, base, settings)
-    single = outcome is not None and outcome.tolerance.eps > EPS["float64"]
+    # What the properties alone decided has no tallies: it was never judged in double precision.
+    seen = outcome is not None and bool(outcome.tallies)
+    single = outcome is not None and seen and outcome.tolerance.eps > EPS["float64"]
     if outcome is not None and not (single or outcome.coarse):
         return outcome
     found = _past_its_casts(composition, double, base, settings, single=single)
