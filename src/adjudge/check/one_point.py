@@ -101,7 +101,7 @@ def _further(f: ByHand, problem: Problem) -> tuple[str, ...]:
     assert calls is not None  # the problem is of first order
     args, kwargs = calls.arguments_for(x)
     with calls.call_context(x):
-        return f.further(*args, **kwargs)
+        return f.on(problem.backend).further(*args, **kwargs)
 
 
 def _note_of(

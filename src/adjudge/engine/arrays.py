@@ -308,12 +308,31 @@ def is_number(tree: object) -> bool:
     return isinstance(tree, bool | int | float | complex | np.number)
 
 
-def of_numbers(values: Any, args: Sequence[Any]) -> Any:
+def of_numbers(values: Any, args: Sequence[Any], engine: AutodiffBackend | None = None) -> Any:
     """Returns a number of Python, or nested lists of numbers, as an array of the kind and dtype of
-    the first array among `args`; all else as it is.
+    the first array among `args`; all else as it is. `engine` knows arrays that have no standard.
     """
     if hasattr(values, "shape") or isinstance(values, bool) or not is_number(values):
         return values
-    like = next((one for one in args if array_api_compat.is_array_api_obj(one)), np.zeros(0))
+    like = next((one for one in args if is_array(one, engine)), np.zeros(0))
+    if engine is not None and not array_api_compat.is_array_api_obj(like):
+        return from_numpy(engine, np.asarray(values), like)
     dtype = None if isinstance(values, complex) else like.dtype
     return array_api_compat.array_namespace(like).asarray(values, dtype=dtype)
+
+
+def is_array(thing: object, engine: AutodiffBackend | None = None) -> bool:
+    """Returns whether this is an array with the Array API, or one of the engine."""
+    known = bool(array_api_compat.is_array_api_obj(thing))
+    return known or (engine is not None and engine.owns(thing))
+
+
+def from_numpy(engine: AutodiffBackend, values: NDArray[Any], like: Array) -> Array:
+    """Returns these values as an array of the engine, with the dtype and device of `like`; of a
+    complex dtype where they are complex.
+    """
+    arrays, complex_values = engine.arrays, np.iscomplexobj(values)
+    if complex_values and not arrays.is_complex(like):
+        return arrays.make(values, "complex128", arrays.info(like).device)
+    wide = np.complex128 if arrays.is_complex(like) else np.float64
+    return arrays.from_host(np.asarray(values, dtype=wide), like)

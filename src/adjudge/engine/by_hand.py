@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -17,7 +18,7 @@ from adjudge.engine.contract import (
     OtherDerivatives,
     Pullback,
 )
-from adjudge.engine.jacobians import FORMS, Hessian, Jacobian, called, described
+from adjudge.engine.jacobians import FORMS, Algebra, Hessian, Jacobian, called, described
 from adjudge.engine.program import Program
 from adjudge.engine.recording import recorded
 from adjudge.engine.registry import is_array_like
@@ -128,20 +129,41 @@ class ByHand:
         """The caller gave these by name: the function as `forward`, and its derivatives."""
         self.as_matrices = first[0] in ("grad", "jac")
         """Whether derivatives are given as optimisers take them. Integers become float64 then."""
+        self._function = function
         self._forward = forward
         self._forms: list[Jacobian | Hessian] = []
-        if self.as_matrices:
-            assert function is not None  # there is no pullback
-            jacobian = Jacobian(first[0], given[first[0]], function, repr(self))
-            self._forward, vjp, jvp = jacobian.value, jacobian.vjp, jacobian.jvp
-            self._forms.append(jacobian)
-            if second:
-                hessian = Hessian(jacobian, second[0], given[second[0]])
-                vjp = ByHand(vjp, vjp=hessian.vjp, jvp=hessian.jvp)
-                self._forms.append(hessian)
+        self._engine: AutodiffBackend | None = None
         self.vjp = vjp
         self.jvp = jvp
         self.pullback = pullback
+        if self.as_matrices:
+            self._take_forms()
+
+    def _take_forms(self) -> None:
+        """Makes the vjp and the jvp of derivatives as optimisers take them."""
+        name, *second = [one for one in ("grad", "jac", "hess", "hessp") if one in self.given]
+        function = self._function
+        assert function is not None  # there is no pullback
+        rule, algebra = self.given[name], Algebra(self._engine)
+        jacobian = Jacobian(name, rule, function, repr(self), algebra)
+        self._forward, self.vjp, self.jvp = jacobian.value, jacobian.vjp, jacobian.jvp
+        self._forms = [jacobian]
+        if second:
+            hessian = Hessian(jacobian, second[0], self.given[second[0]])
+            self.vjp = ByHand(self.vjp, vjp=hessian.vjp, jvp=hessian.jvp)
+            self._forms.append(hessian)
+
+    def on(self, engine: AutodiffBackend) -> ByHand:
+        """Returns the same function and derivatives for arrays of this engine, whose functions need
+        not be those of the Array API.
+        """
+        there = copy.copy(self)
+        there._engine = engine
+        if self.as_matrices:
+            there._take_forms()
+        if isinstance(there.vjp, ByHand):
+            there.vjp = there.vjp.on(engine)
+        return there
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`forward(*args, **kwargs)`, with an array for a number of Python or a list of numbers."""
@@ -149,7 +171,7 @@ class ByHand:
             y, _ = self._pulled(args, kwargs)
         else:
             y = self._forward(*args, **kwargs)
-        return y if hasattr(y, "shape") else of_numbers(y, args)
+        return y if hasattr(y, "shape") else of_numbers(y, args, self._engine)
 
     def _pulled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         """Returns the value and the backward pass. Raises `InputError` where those are not what the
@@ -254,7 +276,7 @@ class FlatByHand:
             def value_only(*args: Any, **kwargs: Any) -> Any:
                 y, backward = rule._pulled(args, kwargs)
                 captured.append(backward)
-                return of_numbers(y, args)
+                return of_numbers(y, args, rule._engine)
 
             y = calls.evaluate(value_only, x)
 

@@ -16,7 +16,8 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from adjudge.engine.arrays import of_numbers
+from adjudge.engine.arrays import from_numpy, is_array, of_numbers
+from adjudge.engine.contract import AutodiffBackend
 from adjudge.errors import InputError
 
 FORMS: Mapping[str, tuple[str, str]] = {
@@ -91,20 +92,112 @@ def called(
         raise
 
 
+class Algebra:
+    """What is computed with the arrays of inputs: by the Array API where they have it, or else by
+    what each engine has to have, its `arrays` and a few functions of its `xp`.
+    """
+
+    def __init__(self, engine: AutodiffBackend | None = None) -> None:
+        """`engine` owns the inputs; `None` where that is not known, as in a call by the user."""
+        self.engine = engine
+
+    def is_array(self, thing: object) -> bool:
+        """Returns whether this is an array."""
+        return is_array(thing, self.engine)
+
+    def is_operator(self, matrix: Any) -> bool:
+        """Returns whether products are all that is known of a matrix: it is no array and not
+        sparse.
+        """
+        return hasattr(matrix, "__matmul__") and not (
+            hasattr(matrix, "__array__") or hasattr(matrix, "toarray") or self.is_array(matrix)
+        )
+
+    def of_numbers(self, values: Any, args: Sequence[Any]) -> Any:
+        """Returns numbers, or lists of them, as an array like the first one among `args`."""
+        return of_numbers(values, args, self.engine)
+
+    def placed(self, found: Any, x: Any) -> Any:
+        """Returns the array `found` as one of the kind of `x`. Integers get its dtype."""
+        engine = self._only(x)
+        if engine is not None:
+            if not engine.owns(found):
+                return from_numpy(engine, np.asarray(found), x)
+            if not engine.arrays.is_differentiable(found):
+                return from_numpy(engine, engine.arrays.to_host(found), x)
+            return found
+        xp = array_api_compat.array_namespace(x)
+        if array_api_compat.array_namespace(found) is not xp:
+            found = xp.asarray(np.asarray(found))
+        if xp.isdtype(found.dtype, ("bool", "integral")):
+            found = xp.astype(found, x.dtype)
+        return found
+
+    def reshaped(self, array: Any, shape: Sequence[int]) -> Any:
+        """Returns the array with another shape."""
+        return self._namespace(array).reshape(array, tuple(shape))
+
+    def total(self, array: Any) -> Any:
+        """Returns the sum of the entries, without axes."""
+        return self._namespace(array).sum(array)
+
+    def transposed(self, M: Any) -> Any:
+        """Returns the transpose of a matrix, which may be sparse or an operator."""
+        engine = self._only(M)
+        return M.T if engine is None else engine.xp.permute_dims(M, (1, 0))
+
+    def product(self, M: Any, v: Any, shape: Sequence[int], *, conjugate: bool = False) -> Any:
+        """Returns `M v`, or `conj(M) v`, with a shape."""
+        engine, xp = self._only(v), self._namespace(v)
+        if engine is None:
+            conj = conjugate and xp.isdtype(v.dtype, "complex floating")
+        else:
+            conj = conjugate and engine.arrays.is_complex(v)
+        flat = xp.conj(self.reshaped(v, (-1,))) if conj else self.reshaped(v, (-1,))
+        if engine is None:
+            image = xp.asarray(M @ flat)  # that of `np.matrix` is no ndarray
+        elif engine.owns(M):  # a column, since not every engine multiplies vectors
+            image = xp.matmul(M, self.reshaped(flat, (-1, 1)))
+        else:
+            # a sparse matrix, or an operator of SciPy, computes in NumPy
+            host = isinstance(getattr(M, "dtype", None), np.dtype)
+            image = M @ (engine.arrays.to_host(flat) if host else flat)
+            if not engine.owns(image):
+                image = from_numpy(engine, np.asarray(image), v)
+        return self.reshaped(xp.conj(image) if conj else image, shape)
+
+    def _only(self, array: Any) -> AutodiffBackend | None:
+        """Returns the engine of an array that has no Array API of its own."""
+        engine = self.engine
+        if engine is None or array_api_compat.is_array_api_obj(array) or not engine.owns(array):
+            return None
+        return engine
+
+    def _namespace(self, array: Any) -> Any:
+        engine = self._only(array)
+        return array_api_compat.array_namespace(array) if engine is None else engine.xp
+
+
 class Jacobian:
     """The gradient `grad=`, or the Jacobian `jac=`, of a function that returns one array."""
 
     def __init__(
-        self, name: str, function: Callable[..., Any], forward: Callable[..., Any], of: str
+        self,
+        name: str,
+        function: Callable[..., Any],
+        forward: Callable[..., Any],
+        of: str,
+        algebra: Algebra,
     ) -> None:
         """`name` is `grad` or `jac`, and `of` is the function `forward` in messages."""
         self.name, self.function, self.forward, self.of = name, function, forward, of
+        self.algebra = algebra
         self._y: tuple[int, ...] = ()
         """The shape of what `forward` returned, which a Jacobian of two axes does not tell."""
 
     def value(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the value of the function."""
-        y = of_numbers(self.forward(*args, **kwargs), args)
+        y = self.algebra.of_numbers(self.forward(*args, **kwargs), args)
         self._y = tuple(getattr(y, "shape", ()))
         return y
 
@@ -112,9 +205,10 @@ class Jacobian:
         """Returns `J* w`, for the arguments `(*x, w)`."""
         *x, w = args
         blocks = self._blocks(x, self._shape_of(w), kwargs)
+        product, transposed = self.algebra.product, self.algebra.transposed
         try:
             found = [
-                None if J is None else _product(J.T, w, of.shape, conjugate=True)
+                None if J is None else product(transposed(J), w, of.shape, conjugate=True)
                 for J, of in zip(blocks, x, strict=True)
             ]
         except NotImplementedError as error:
@@ -130,7 +224,7 @@ class Jacobian:
         x, v = args[: len(args) // 2], args[len(args) // 2 :]
         blocks = self._blocks(x, self._y, kwargs)
         parts = [
-            _product(J, tangent, self._y)
+            self.algebra.product(J, tangent, self._y)
             for J, tangent in zip(blocks, v, strict=True)
             if J is not None and tangent is not None
         ]
@@ -144,10 +238,10 @@ class Jacobian:
             return ()
         found = called(self.name, self.function, self.of, args, kwargs)
         blocks = found if isinstance(found, tuple) and len(args) > 1 else (found,)
-        return ("F",) if any(map(is_operator, blocks)) else ()
+        return ("F",) if any(map(self.algebra.is_operator, blocks)) else ()
 
     def _shape_of(self, w: Any) -> tuple[int, ...]:
-        if not array_api_compat.is_array_api_obj(w):
+        if not self.algebra.is_array(w):
             raise InputError(
                 f"{self.name}= is for a function that returns one array or number, and {self.of} "
                 f"returns a {type(w).__name__}",
@@ -189,7 +283,7 @@ class Jacobian:
         accepted = [of_x] if self.name == "grad" else [size, (*shape, *of_x)]
         if size[0] == 1:
             accepted.append(of_x)
-        return fitted(self.name, J, self.of, x, accepted, size)
+        return fitted(self.algebra, self.name, J, self.of, x, accepted, size)
 
 
 class Hessian:
@@ -198,25 +292,26 @@ class Hessian:
     def __init__(self, gradient: Jacobian, name: str, function: Callable[..., Any]) -> None:
         """`name` is `hess` or `hessp`."""
         self.gradient, self.name, self.function = gradient, name, function
+        self.algebra = gradient.algebra
 
     def vjp(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Returns the vjp of `(*x, w) -> w grad(*x)`, for the arguments `(*x, w, u)`."""
         *x, w, u = args
-        xp, k = array_api_compat.array_namespace(w), self._place(x)
+        k = self._place(x)
         u = u[k] if len(x) > 1 else u
         tangents = [u if j == k else None for j in range(len(x))]
-        of_w = xp.reshape(self.gradient.jvp(*x, *tangents, **kwargs), w.shape)
+        of_w = self.algebra.reshaped(self.gradient.jvp(*x, *tangents, **kwargs), w.shape)
         of_x: list[Any] = [None] * len(x)
-        of_x[k] = xp.sum(w) * self._times(x, k, u, kwargs, transposed=True)
+        of_x[k] = self.algebra.total(w) * self._times(x, k, u, kwargs, transposed=True)
         return (*of_x, of_w)
 
     def jvp(self, *args: Any, **kwargs: Any) -> Any:
         """Returns the jvp of `(*x, w) -> w grad(*x)`, for the arguments `(*x, w, *dx, dw)`."""
         half = len(args) // 2
         x, w, dx, dw = args[: half - 1], args[half - 1], args[half:-1], args[-1]
-        xp, k = array_api_compat.array_namespace(w), self._place(x)
+        k = self._place(x)
         of_w = self.gradient.vjp(*x, dw, **kwargs)
-        of_x = xp.sum(w) * self._times(x, k, dx[k], kwargs)
+        of_x = self.algebra.total(w) * self._times(x, k, dx[k], kwargs)
         if len(x) == 1:
             return of_x + of_w
         return tuple(of_x + one if j == k else one for j, one in enumerate(of_w))
@@ -229,7 +324,7 @@ class Hessian:
         if self.name == "hessp":
             return ("FR",)
         found = called(self.name, self.function, self.gradient.of, x, kwargs)
-        return ("FR" if is_operator(found) else "RR",)
+        return ("FR" if self.algebra.is_operator(found) else "RR",)
 
     def _place(self, x: Sequence[Any]) -> int:
         """Returns the place of the input that the Hessian belongs to."""
@@ -254,15 +349,18 @@ class Hessian:
 
         A product, or an operator, is taken to be symmetric, as SciPy takes it.
         """
-        of, own = self.gradient.of, x[k]
+        of, own, algebra = self.gradient.of, x[k], self.algebra
+        shape = tuple(own.shape)
         if self.name == "hessp":  # SciPy calls hessp(x, p, *args)
             arguments = (*x[: k + 1], p, *x[k + 1 :])
             product = called(self.name, self.function, of, arguments, kwargs)
-            return fitted(self.name, product, of, own, [own.shape], own.shape)
+            return fitted(algebra, self.name, product, of, own, [shape], shape)
         found = called(self.name, self.function, of, x, kwargs)
-        n = prod(own.shape)
-        H = fitted(self.name, found, of, own, [(n, n), (*own.shape, *own.shape)], (n, n))
-        return _product(H.T if transposed and not is_operator(H) else H, p, own.shape)
+        n = prod(shape)
+        H = fitted(algebra, self.name, found, of, own, [(n, n), (*shape, *shape)], (n, n))
+        if transposed and not algebra.is_operator(H):
+            H = algebra.transposed(H)
+        return algebra.product(H, p, shape)
 
 
 def only_array(x: Sequence[Any]) -> int | None:
@@ -273,16 +371,8 @@ def only_array(x: Sequence[Any]) -> int | None:
     return places[0] if len(places) == 1 else None
 
 
-def is_operator(matrix: Any) -> bool:
-    """Returns whether products are all that is known of a matrix: it is no array and not sparse."""
-    return hasattr(matrix, "__matmul__") and not (
-        hasattr(matrix, "__array__")
-        or hasattr(matrix, "toarray")
-        or array_api_compat.is_array_api_obj(matrix)
-    )
-
-
 def fitted(
+    algebra: Algebra,
     name: str,
     found: Any,
     of: str,
@@ -303,17 +393,13 @@ def fitted(
         )
     if isinstance(found, list | tuple) or str(getattr(found, "dtype", "")) == "object":
         with suppress(ValueError):  # of rows of several lengths
-            found = of_numbers(np.asarray(found).tolist(), (x,))  # rows may be arrays
+            found = algebra.of_numbers(np.asarray(found).tolist(), (x,))  # rows may be arrays
     else:
-        found = of_numbers(found, (x,))
-    if array_api_compat.is_array_api_obj(found):
-        xp = array_api_compat.array_namespace(x)
-        if array_api_compat.array_namespace(found) is not xp:
-            found = xp.asarray(np.asarray(found))
-        if xp.isdtype(found.dtype, ("bool", "integral")):
-            found = xp.astype(found, x.dtype)
+        found = algebra.of_numbers(found, (x,))
+    if algebra.is_array(found):
+        found = algebra.placed(found, x)
         if tuple(found.shape) in accepted or prod(found.shape) == prod(shape) == 1:
-            return xp.reshape(found, shape)
+            return algebra.reshaped(found, shape)
     elif hasattr(found, "__matmul__") and tuple(getattr(found, "shape", ())) == shape:
         return found
     expected = accepted[0]
@@ -322,7 +408,9 @@ def fitted(
         remedy += ": rows are outputs and columns are inputs, and this looks transposed"
     elif found is None:
         remedy += ": is a `return` missing?"
-    raise InputError(f"{name} of {of} returned {described(found)} for x of shape {x.shape}", remedy)
+    raise InputError(
+        f"{name} of {of} returned {described(found)} for x of shape {tuple(x.shape)}", remedy
+    )
 
 
 def described(thing: Any) -> str:
@@ -331,12 +419,3 @@ def described(thing: Any) -> str:
     if hasattr(thing, "shape"):
         return f"{kind} of shape {tuple(thing.shape)}, {getattr(thing, 'dtype', 'no dtype')}"
     return "None" if thing is None else f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
-
-
-def _product(M: Any, v: Any, shape: tuple[int, ...], *, conjugate: bool = False) -> Any:
-    """Returns `M v`, or `conj(M) v`, with a shape."""
-    xp = array_api_compat.array_namespace(v)
-    conj = conjugate and xp.isdtype(v.dtype, "complex floating")
-    flat = xp.reshape(v, (-1,))
-    image = xp.asarray(M @ (xp.conj(flat) if conj else flat))  # that of `np.matrix` is no ndarray
-    return xp.reshape(xp.conj(image) if conj else image, shape)

@@ -816,7 +816,7 @@ class UserCalls:
             )
         found: list[Any] = []
         for k, (argument, gradient) in enumerate(zip(args, per_input, strict=True)):
-            found.extend(_matched(argument, gradient, f"inputs[{k}]"))
+            found.extend(_matched(argument, gradient, f"inputs[{k}]", arguments.backend))
         found.extend([None] * len(flatten(kwargs, "kwargs").leaves))
         self.graded = tuple([k for k in arguments.numbers if found[k] is not None])
         if self.dropped is None:
@@ -859,7 +859,8 @@ class UserCalls:
         assert self.result is not None
         if tree is None:
             return (None,) * len(self.differentiable)
-        found = _matched(self.result.rebuild(self.result.leaves), tree, "out")
+        result = self.result.rebuild(self.result.leaves)
+        found = _matched(result, tree, "out", self.arguments.backend)
         return tuple(found[k] for k in self.differentiable)
 
 
@@ -950,7 +951,7 @@ def _chosen(tree: Tree, floating: Sequence[int], wanted: Sequence[Path]) -> tupl
     return tuple(sorted(chosen))
 
 
-def _matched(like: Any, tree: Any, name: str) -> list[Any]:
+def _matched(like: Any, tree: Any, name: str, engine: AutodiffBackend) -> list[Any]:
     """Returns the leaves of `tree`, which has the structure of `like` or is `None`.
 
     Of an array it may be a number of Python, or nested lists of numbers. Raises `InputError`, which
@@ -960,7 +961,7 @@ def _matched(like: Any, tree: Any, name: str) -> list[Any]:
     if tree is None:
         return [None] * len(expected.leaves)
     if not hasattr(tree, "shape") and is_array_like(like):
-        tree = of_numbers(tree, (like,))
+        tree = of_numbers(tree, (like,), engine)
     given = flatten(tree, name)
     if len(given.leaves) != len(expected.leaves):
         raise InputError(

@@ -317,6 +317,7 @@ def _user_chart(
     not x up to rounding.
     """
     name = repr(chart) if isinstance(chart, ByHand) else getattr(chart, "__name__", repr(chart))
+    chart = chart.on(backend) if isinstance(chart, ByHand) else chart
     value = chart(backend.arrays.copy(array))
     remedy = "a chart(z) -> x returns an array like z, and x itself at x"
     if not backend.owns(value) or backend.arrays.info(value).shape != leaf.info.shape:

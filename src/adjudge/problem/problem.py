@@ -238,6 +238,7 @@ def first_order(
     for bounds and sets that do not fit the arguments.
     """
     if isinstance(function, ByHand):
+        function = function.on(arguments.backend)
         hand = HandBackend(arguments.backend, function)
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions, outputs)

@@ -2,13 +2,15 @@
 found by their order and entry, and what is no such derivative is refused in words.
 """
 
-from functools import partial
+import types
+from functools import cached_property, partial
 
 import array_api_strict
 import numpy as np
 import pytest
 
 from adjudge import ByHand, InputError, Verdict, examine, gradgradcheck
+from adjudge.engine import ArraysByNumpy, AutodiffBackend
 
 X = np.asarray([0.3, -0.8, 1.1])
 
@@ -505,3 +507,138 @@ def test_a_type_error_of_the_derivative_itself_comes_through():
 
     with pytest.raises(TypeError, match="ufunc"):
         examine(ByHand(energy, grad=broken), X)
+
+
+class Tensor:
+    """An array of an engine that is known by its adapter alone: no protocol of NumPy or of the
+    Array API, no transpose, and products of matrices alone.
+    """
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+        self.shape, self.dtype = self.values.shape, self.values.dtype.name
+
+    def __mul__(self, other):
+        return Tensor(self.values * getattr(other, "values", other))
+
+    def __add__(self, other):
+        return Tensor(self.values + getattr(other, "values", other))
+
+    __rmul__, __radd__ = __mul__, __add__
+
+
+def product_of_matrices(a, b):
+    assert len(a.shape) == len(b.shape) == 2
+    return Tensor(a.values @ b.values)
+
+
+class TensorArrays(ArraysByNumpy):
+    floating = ("float64", "float32", "complex128")
+
+    def numpy(self, array):
+        return array.values
+
+    def tensor(self, values, dtype, device, like=None):
+        return Tensor(np.array(values, dtype=dtype))
+
+
+class TensorBackend(AutodiffBackend):
+    name = "tensors"
+    xp = types.SimpleNamespace(
+        zeros=lambda shape: Tensor(np.zeros(shape)),
+        zeros_like=lambda x: Tensor(np.zeros_like(x.values)),
+        reshape=lambda x, shape: Tensor(x.values.reshape(shape)),
+        sum=lambda x: Tensor(x.values.sum()),
+        permute_dims=lambda x, axes: Tensor(x.values.transpose(axes)),
+        conj=lambda x: Tensor(x.values.conj()),
+        matmul=product_of_matrices,
+    )
+
+    @cached_property
+    def arrays(self):
+        return TensorArrays(self.name, self.xp)
+
+    def owns(self, leaf):
+        return isinstance(leaf, Tensor)
+
+    def vjp(self, f, x):
+        raise self.lacks("reverse mode")
+
+
+def cubes(x):
+    return Tensor((x.values**3).sum())
+
+
+def as_tensor_rule(rule, wrong=1.0):
+    return lambda *x: Tensor(wrong * rule(*[one.values for one in x]))
+
+
+def as_numpy_rule(rule, wrong=1.0):
+    return lambda *x: wrong * rule(*[one.values for one in x])
+
+
+def as_list_rule(rule, wrong=1.0):
+    return lambda *x: (wrong * rule(*[one.values for one in x])).tolist()
+
+
+KINDS = [as_tensor_rule, as_numpy_rule, as_list_rule]
+SQUARE = np.arange(6.0).reshape(2, 3) - 1.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("f", "given"),
+    [
+        (cubes, {"grad": lambda x: 3 * x**2}),
+        (lambda x: Tensor(SQUARE @ x.values), {"jac": lambda x: SQUARE}),
+        (lambda x: x * 2, {"jac": lambda x: np.eye(3, dtype=int) * 2}),
+        (lambda x: 2.0 * x.values[1], {"grad": lambda x: np.array([0.0, 2.0, 0.0])}),
+        (cubes, {"grad": lambda x: 3 * x**2, "hess": lambda x: np.diag(6 * x)}),
+        (cubes, {"grad": lambda x: 3 * x**2, "hessp": lambda x, p: 6 * x * p}),
+    ],
+    ids=["grad", "jac", "integers", "a number", "hess", "hessp"],
+)
+def test_forms_take_the_arrays_of_any_engine(kind, f, given):
+    x = Tensor([0.5, -1.0, 2.0])
+    last = list(given)[-1]
+    right = {name: kind(rule) for name, rule in given.items()}
+    wrong = {**right, last: kind(given[last], 1.5)}
+
+    assert examine(ByHand(f, **right), x, backend=TensorBackend(), seed=1)
+    found = examine(ByHand(f, **wrong), x, backend=TensorBackend(), seed=1)
+    assert found.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("form", ["sparse", "operator"])
+def test_sparse_jacobians_and_operators_take_the_arrays_of_any_engine(form):
+    sparse = pytest.importorskip("scipy.sparse")
+    operator = pytest.importorskip("scipy.sparse.linalg").aslinearoperator
+    make = sparse.csr_array if form == "sparse" else operator
+    x = Tensor([0.5, -1.0, 2.0])
+
+    def check(factor):
+        rule = ByHand(lambda x: Tensor(SQUARE @ x.values), jac=lambda x: make(factor * SQUARE))
+        return examine(rule, x, backend=TensorBackend(), seed=1)
+
+    assert check(1.0)
+    assert check(1.5).verdict is Verdict.FAIL
+
+
+def test_several_inputs_further_arguments_and_complex_ones_are_of_any_engine():
+    x, z = Tensor([0.5, -1.0, 2.0]), Tensor([0.5 + 1j, -1.0 + 0.5j, 2j])
+    matrix = SQUARE + 1j * SQUARE[::-1]
+    both = ByHand(
+        lambda x, y: cubes(x) * cubes(y),
+        grad=lambda x, y: (x * x * 3 * cubes(y), y * y * 3 * cubes(x)),
+    )
+    further = ByHand(
+        lambda x, c: cubes(x) * c,
+        grad=lambda x, c: x * x * 3 * c,
+        hessp=lambda x, p, c: x * p * 6 * c,
+    )
+    of_complex = ByHand(lambda z: Tensor(matrix @ z.values), jac=lambda z: Tensor(matrix))
+
+    backend = TensorBackend()
+    assert examine(both, (x, x * 2), backend=backend, seed=1)
+    assert examine(further, (x, 2.0), backend=backend, seed=1)
+    assert examine(of_complex, z, backend=backend, check_forward_ad=True, seed=1)
