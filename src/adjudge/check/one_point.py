@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, Never
 
 from adjudge.check.double_precision import (
     PAST_CASTS,
@@ -30,7 +30,8 @@ from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
 from adjudge.check.unchecked import Extend, with_all_inputs, with_flat_inputs
-from adjudge.engine import ByHand
+from adjudge.engine import Arrays, ByHand
+from adjudge.errors import NotSupportedError
 from adjudge.findings import Beyond, Entry, Finding, Outcome, Pair, Verdict, worst
 from adjudge.jacobian import ERRORS, Tally
 from adjudge.problem import Problem, observe, over_reverse
@@ -127,9 +128,25 @@ def _other_ways(
     ordered, compile = options.get("order") is not None, options.get("compile")
     ways = ways_of(problem) if ordered else []
     if compile or (compile is None and ordered and problem.backend.usually_compiled):
-        compiled = problem_of(problem.backend.compile(f), inputs, options, problem.counts)
-        ways.append(Way(problem.backend.compiled_way, extend(compiled), bool(compile)))
+        try:
+            compiled = problem.backend.compile(f)
+        except NotSupportedError as error:
+            there = _lacking(problem, error)
+        else:
+            there = extend(problem_of(compiled, inputs, options, problem.counts))
+        ways.append(Way(problem.backend.compiled_way, there, bool(compile)))
     return ways
+
+
+def _lacking(problem: Problem, error: NotSupportedError) -> Problem:
+    """Returns the same problem in a way that the engine lacks: it is told of each mode, and the
+    usual way is judged as ever.
+    """
+
+    def raising(_: Arrays) -> Never:
+        raise error
+
+    return replace(problem, function=raising, evaluate=raising)
 
 
 def of_second_order(

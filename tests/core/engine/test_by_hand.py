@@ -177,3 +177,16 @@ def test_every_derivative_that_is_given_is_checked(given, seed):
     assert wrong.modes.get("R") is not Verdict.FAIL
     only = ByHand(np.sin, vjp=rules(1)["vjp"], jvp=rules(1.001)["jvp"])
     assert examine(only, X, seed=seed, modes=["R"]).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("asked", [{}, {"order": 1}, {"modes": ["R"]}])
+def test_a_compiled_way_that_the_engine_lacks_is_unsupported_beside_what_it_has(asked):
+    right = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x))
+    wrong = ByHand(np.sin, vjp=lambda x, w: w * np.sin(x))
+    x = np.asarray([0.3, -1.1])
+
+    report = examine(right, x, compile=True, seed=1, **asked)
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert {finding.status for finding in report.findings} == {Status.UNSUPPORTED}
+    assert report.counts["comparisons"] > 0  # the usual way was judged
+    assert examine(wrong, x, compile=True, seed=1, **asked).verdict is Verdict.FAIL
