@@ -263,6 +263,9 @@ def _has(subject: Subject, name: str) -> bool:
 def namespace(subject: Subject, scenarios: Sequence[Scenario]) -> None:
     """Checks that `xp` has every name that these scenarios use."""
     users = {} if _has(subject, "zeros") else {"zeros": "the default dtype"}
+    by_default = ArrayOperations.zeros_for_absent
+    if type(subject.arrays).zeros_for_absent is by_default and not _has(subject, "zeros_like"):
+        users["zeros_like"] = "absent cotangents and gradients"
     for scenario in scenarios:
         users |= {name: scenario.name for name in absent(subject, scenario) if name not in users}
     subject.comparisons += 1

@@ -223,10 +223,25 @@ class _Kit:
     def checks(self) -> Iterator[Check]:
         asked = [one for one in self.scenarios if one.needs.isdisjoint(self.subject.excused)]
         yield Check("namespace", partial(arrays.namespace, self.subject, asked))
-        yield from self._capabilities()
-        yield from self._arrays()
+        yield from self._listed("capabilities", self._capabilities)
+        yield from self._listed("arrays", self._arrays)
         for k, scenario in enumerate(self.scenarios):
-            yield from self._scenario(scenario, k)
+            yield from self._listed(scenario.name, partial(self._scenario, scenario, k))
+
+    def _listed(self, name: str, listing: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+        """Yields the checks of a part. Which there are is asked of the adapter (its devices, its
+        dtypes, an array): what it raises then is what the last check of the part raises.
+        """
+        listed = listing()
+        while True:
+            try:
+                check = next(listed)
+            except StopIteration:
+                return
+            except Exception as error:  # whatever the backend raises is a finding
+                yield Check(f"{name}-what there is", partial(_raise, error))
+                return
+            yield check
 
     # -- what there is
 
@@ -390,6 +405,10 @@ class _Kit:
         run: Callable[[], None],
     ) -> Check:
         return Check(f"{scenario.name}-{dtype}-{what}", self._needing(needs, run))
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def _selected(scenarios: Sequence[str | Scenario] | None) -> tuple[Scenario, ...]:

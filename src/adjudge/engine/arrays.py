@@ -23,6 +23,7 @@ from adjudge.engine.contract import (
     Environment,
     FlatFunction,
     HostArray,
+    MaybeArrays,
     Pullback,
 )
 from adjudge.errors import InputError
@@ -172,6 +173,16 @@ class ArraysByNumpy(ArrayOperations, ABC):
         if wide not in self.floating:
             raise self.lacks_dtype(wide)
         return self.tensor(self.numpy(array), wide, self.info(array).device)
+
+    def zeros_for_absent(self, values: MaybeArrays, like: Arrays) -> Arrays:
+        if hasattr(self.xp, "zeros_like"):  # it may know what is traced
+            return super().zeros_for_absent(values, like)
+        return tuple(
+            self.from_host(np.zeros(tuple(leaf.shape), self._wide(leaf)), leaf)
+            if value is None
+            else value
+            for value, leaf in zip(values, like, strict=True)
+        )
 
     def _wide(self, array: Array) -> str:
         return "complex128" if self.is_complex(array) else "float64"

@@ -24,6 +24,7 @@ from adjudge.conformance import (
 from adjudge.conformance.closed_forms import ClosedForms, Placed, PlantedBackend
 from adjudge.conformance.subject import Subject, bits
 from adjudge.conformance.verdicts import applicable
+from adjudge.engine import ArrayOperations, ArraysByNumpy
 from adjudge.engine.registry import backend_named
 
 ROOT = Path(__file__).parents[3]
@@ -386,3 +387,68 @@ def test_the_library_does_not_import_the_kit_and_the_kit_imports_no_pytest():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == ["False", "False"]
+
+
+# ---------------------------------------------------------------- plain bugs of an author
+
+
+def test_an_adapter_that_makes_no_array_is_told_by_causes(numpy):
+    class Unmade(type(numpy)):
+        @property
+        def arrays(self):
+            arrays = super().arrays
+            arrays.make = lambda values, dtype: None  # the device is forgotten
+            return arrays
+
+    with pytest.raises(ConformanceError, match="does not conform") as raised:
+        assert_conforms(Unmade(numpy.xp), scenarios=FIRST)
+
+    text = str(raised.value)
+    assert "raises TypeError: " in text
+    assert len(text.splitlines()) < 40
+
+
+def test_an_adapter_that_cannot_list_what_it_has_fails_a_check_and_is_asked_the_rest(numpy):
+    class Unlisted(type(numpy)):
+        @property
+        def arrays(self):
+            arrays = super().arrays
+            arrays.devices = lambda: 1 / 0
+            return arrays
+
+    found = {check.id: check for check in checks(Unlisted(numpy.xp), scenarios=FIRST)}
+
+    assert "elementwise-float64-vjp" in found
+    with pytest.raises(ZeroDivisionError):
+        found["arrays-what there is"].run()
+
+
+class ListArrays(ArraysByNumpy):
+    floating = ("float64",)
+
+    def numpy(self, array):
+        return np.asarray(array)
+
+    def tensor(self, values, dtype, device, like=None):
+        return np.array(values, dtype=dtype)
+
+
+def test_absent_gradients_need_no_function_of_xp_where_arrays_are_made_by_numpy(numpy):
+    bare = WithoutSome("zeros_like")
+    made = ListArrays("bare", bare)
+    given = ArrayOperations("bare", bare)
+
+    assert [list(one) for one in made.zeros_for_absent((None,), (np.ones(2),))] == [[0.0, 0.0]]
+    for arrays, listed in ((made, False), (given, True)):
+
+        class Bare(type(numpy)):
+            xp = bare
+
+        backend = Bare(np)
+        backend.arrays = arrays
+        first = next(iter(checks(backend, scenarios=FIRST)))
+        if listed:
+            with pytest.raises(ConformanceError, match="xp lacks zeros_like"):
+                first.run()
+        else:
+            first.run()
