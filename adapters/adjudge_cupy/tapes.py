@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from adjudge import ByHand
+from adjudge.errors import installed_by
 
 
 def warp_kernel(
@@ -24,7 +25,8 @@ def warp_kernel(
     outputs are NumPy arrays, on Warp's CPU device, or CuPy arrays, which Warp shares through DLPack
     on theirs, and on CuPy's current stream instead of its own. Outputs begin as zeros.
     """
-    wp: Any = importlib.import_module("warp")
+    with installed_by("pip install warp-lang"):
+        wp: Any = importlib.import_module("warp")
 
     def pullback(*inputs: Any) -> tuple[Any, Callable[[Any], Any]]:
         with _stream_of(wp, inputs[0]):

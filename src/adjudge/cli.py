@@ -18,10 +18,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from adjudge._version import __version__
-from adjudge.engine import entries
-from adjudge.errors import AdjudgeError, BackendError, InputError
+from adjudge.engine import entries, names
+from adjudge.errors import AdjudgeError, BackendError, Catching, InputError
 from adjudge.findings import Verdict, worst
-from adjudge.ghostwriter import Found, LeftOut, imported, write
+from adjudge.ghostwriter import Found, LeftOut, imported, not_imported, write
 from adjudge.suites import (
     Collection,
     Ending,
@@ -215,7 +215,9 @@ def _add_conform(commands: Any) -> None:
         "cause. Exit codes: 0 it conforms, 1 it does not, 2 usage.",
     )
     conform.add_argument(
-        "target", metavar="MODULE:BACKEND", help="a class without arguments, or a backend"
+        "target",
+        metavar="MODULE:BACKEND",
+        help="a class without arguments, or a backend; or the name of a registered one",
     )
     conform.add_argument(
         "--excuse", action="append", default=[], metavar="NAME=REASON",
@@ -305,9 +307,9 @@ def _summarize(report: RunReport, excused: Mapping[str, str], durations: int) ->
     kinds = [*map(str, Verdict), *(ending.value for ending in Ending)]
     rows = {kind: [one.name for one in counted if one.kind == kind] for kind in kinds}
     rows |= {"known": list(excused), "not begun": list(report.skipped)}
-    for words, names in rows.items():
-        if names:
-            _say(f"{words:<12} {len(names):>4}   {', '.join(names)}")
+    for words, these in rows.items():
+        if these:
+            _say(f"{words:<12} {len(these):>4}   {', '.join(these)}")
     slowest = sorted(report.results, key=lambda one: -one.seconds)[:durations]
     for result in slowest:
         _say(f"{result.seconds:9.2f} s  {result.name}")
@@ -581,12 +583,13 @@ def _conform(parsed: argparse.Namespace) -> int:
     from adjudge.conformance import ConformanceError, assert_conforms  # no other command needs it
 
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
-    backend = _named(parsed.target)
+    by_name = ":" not in parsed.target and parsed.target in names()
+    backend = parsed.target if by_name else _named(parsed.target)
     excused = dict(excuse.partition("=")[::2] for excuse in parsed.excuse)
     disturb = {"random numbers": (_named(parsed.draw), None)} if parsed.draw else None
     try:
         summary = assert_conforms(
-            backend() if isinstance(backend, type) else backend,
+            _made(parsed.target, backend) if isinstance(backend, type) else backend,
             excused=excused, scenarios=parsed.scenario, thorough=parsed.thorough, disturb=disturb,
         )  # fmt: skip
     except ConformanceError as error:
@@ -599,12 +602,32 @@ def _conform(parsed: argparse.Namespace) -> int:
 def _named(target: str) -> Any:
     """Returns the object that `MODULE:NAME` names."""
     module, _, name = target.partition(":")
-    try:
-        return getattr(imported(module), name)
-    except AttributeError as error:
+    there = imported(module)
+    with Catching(Exception) as caught:  # a module may import what it holds when that is asked for
+        return getattr(there, name)
+    if isinstance(caught.error, AttributeError):
         raise InputError(
             f"{target!r} names nothing in {module}", "give MODULE:NAME of what is defined there"
-        ) from error
+        ) from caught.error
+    assert caught.error is not None
+    raise not_imported(module, caught.error) from caught.error
+
+
+def _made(target: str, kind: type) -> Any:
+    """Returns the backend of a class. Raises `InputError` where it is not made without arguments,
+    as the registry makes it.
+    """
+    with Catching(Exception) as caught:  # whatever the class does when it is called
+        return kind()
+    error = caught.error
+    first = (str(error).splitlines() or [""])[0]
+    missing = sorted(getattr(kind, "__abstractmethods__", ()))
+    raise InputError(
+        f"{target} cannot be made: {type(error).__name__}: {first}",
+        f"define what an adapter must have: {', '.join(missing)}"
+        if missing
+        else "a backend is made without arguments; or name one that is made: MODULE:INSTANCE",
+    ) from error
 
 
 def _say(text: str, stream: TextIO | None = None) -> None:

@@ -13,6 +13,7 @@ from adjudge._version import __version__
 from adjudge.cli import FAILED, OK, UNDECIDED, USAGE, main
 from adjudge.engine.registry import GROUP, Entry
 from adjudge.errors import InputError
+from adjudge.ghostwriter import not_imported
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HEAD = """
@@ -289,3 +290,59 @@ def test_what_cannot_be_asked_is_usage(conform, capsys, target, words):
     assert conform(*target.split()) == USAGE
 
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("class Made(AutodiffBackend):\n    name = 'half'\n", "define what an adapter must have: "),
+        (
+            "class Made(Numpy):\n    def __init__(self, device):\n        super().__init__(xp)\n",
+            "a backend is made without arguments",
+        ),
+        ("class Made(Numpy):\n    def __init__(self):\n        1 / 0\n", "ZeroDivisionError"),
+    ],
+)
+def test_a_backend_that_cannot_be_made_is_told_in_two_lines(
+    conform, capsys, tmp_path, source, words
+):
+    path = tmp_path / "the_adapters.py"
+    begin = "from adjudge.engine import AutodiffBackend\n" + path.read_text(encoding="utf-8")
+    path.write_text(f"{begin}\n{source}")
+
+    assert conform(":Made") == USAGE
+    told = capsys.readouterr().err
+    assert words in told
+    assert len(told.splitlines()) == 2
+
+
+def test_what_a_module_imports_when_it_is_asked_for_is_told_with_its_command(
+    conform, capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "mlx", None)  # as if it were not installed
+    path = tmp_path / "the_adapters.py"
+    path.write_text("def __getattr__(name):\n    import mlx\n")
+
+    assert conform(":Late") == USAGE
+    assert capsys.readouterr().err.splitlines() == [
+        "adjudge: the_adapters needs mlx, which is not installed",
+        "  install it: pip install 'adjudge[mlx]'",
+    ]
+
+
+@pytest.mark.parametrize(("command", "root"), [("write mlx:sin", "mlx"), ("write lucid", "lucid")])
+def test_an_engine_that_is_not_installed_is_named_by_its_own_distribution(
+    capsys, monkeypatch, tmp_path, command, root
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, root, None)
+
+    assert main(command.split()) == USAGE
+    assert f"install it: pip install 'adjudge[{root}]'" in capsys.readouterr().err
+    below = not_imported(f"{root}.core", ModuleNotFoundError("no module", name=root))
+    assert below.remedy == f"install it: pip install 'adjudge[{root}]'"
+
+
+def test_a_registered_backend_conforms_by_its_name(capsys):
+    assert main(["conform", "numpy", "--scenario=elementwise"]) == OK
+    assert capsys.readouterr().out.startswith("numpy conforms: ")

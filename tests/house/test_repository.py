@@ -324,3 +324,27 @@ def is_ellipsis(line: ast.stmt) -> bool:
         and isinstance(line.value, ast.Constant)
         and line.value.value is ...
     )
+
+
+@pytest.mark.parametrize(
+    ("module", "use", "command"),
+    [
+        ("hypothesis", "import adjudge.strategies", "pip install 'adjudge[hypothesis]'"),
+        (
+            "warp",
+            "from adjudge_cupy import warp_kernel; warp_kernel(None, 1, ())",
+            "pip install warp-lang",
+        ),
+    ],
+)
+def test_a_module_that_is_missing_is_told_with_the_command_that_installs_it(module, use, command):
+    code = f"""
+import sys
+sys.modules[{module!r}] = None
+try:
+    {use}
+except ModuleNotFoundError as error:
+    print(*error.__notes__)
+"""
+
+    assert command in in_fresh_python(code)

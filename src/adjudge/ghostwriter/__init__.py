@@ -12,8 +12,8 @@ Its modules, each of which may import those above it:
 Invariant: no text of the library is evaluated. Its functions are called, and nothing else.
 """
 
-from adjudge.ghostwriter.subjects import LeftOut, Why, imported
+from adjudge.ghostwriter.subjects import LeftOut, Why, imported, not_imported
 from adjudge.ghostwriter.trial import Found
 from adjudge.ghostwriter.writer import Written, write
 
-__all__ = ["Found", "LeftOut", "Why", "Written", "imported", "write"]
+__all__ = ["Found", "LeftOut", "Why", "Written", "imported", "not_imported", "write"]

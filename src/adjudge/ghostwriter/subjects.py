@@ -172,23 +172,33 @@ def imported(name: str) -> ModuleType:
         )
     with Catching(Exception) as caught:  # whatever the module does when it is imported
         return importlib.import_module(name)
-    error = caught.error
-    if isinstance(error, ModuleNotFoundError):
-        absent = error.name or name
-        if (name + ".").startswith(absent + "."):
-            raise InputError(
-                f"there is no module {name}", "install it, or go to the folder that holds it"
-            ) from error
-        root = absent.partition(".")[0]
-        commands = [entry.command for entry in entries() if entry.root == root]
-        raise InputError(
-            f"{name} needs {root}, which is not installed",
-            f"install it: {next(iter(commands), f'pip install {root}')}",
-        ) from error
-    raise InputError(
-        f"{name} fails to import: {type(error).__name__}: {str(error).partition(chr(10))[0]}",
-        f"mend that first: python -c 'import {name}'",
-    ) from error
+    assert caught.error is not None
+    raise not_imported(name, caught.error) from caught.error
+
+
+def not_imported(name: str, error: Exception) -> InputError:
+    """Returns the error to raise where the module `name`, or what it holds, cannot be imported.
+
+    The distribution of an engine may have another name than its module: that of Lucid is lucid-dl.
+    """
+    if not isinstance(error, ModuleNotFoundError):
+        return InputError(
+            f"{name} fails to import: {type(error).__name__}: {str(error).partition(chr(10))[0]}",
+            f"mend that first: python -c 'import {name}'",
+        )
+    absent = error.name or name
+    root = absent.partition(".")[0]
+    commands = [entry.command for entry in entries() if entry.root == absent]
+    known = next(iter(commands), "")
+    if (name + ".").startswith(absent + "."):
+        remedy = (
+            f"install it: {known}" if known else "install it, or go to the folder that holds it"
+        )
+        return InputError(f"there is no module {name}", remedy)
+    return InputError(
+        f"{name} needs {root}, which is not installed",
+        f"install it: {known or f'pip install {root}'}",
+    )
 
 
 def modules(module: ModuleType) -> Iterator[ModuleType | LeftOut]:

@@ -14,13 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-import hypothesis
 import numpy as np
-from hypothesis import strategies as st
+
+from adjudge.errors import Catching, installed_by
+
+with installed_by("pip install 'adjudge[hypothesis]'"):
+    import hypothesis
+    from hypothesis import strategies as st
 
 from adjudge.check import Options, known_options, silence
 from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
-from adjudge.errors import Catching
 from adjudge.findings import Reason, Silence, Verdict
 from adjudge.problem import SETS, Domain, Path
 from adjudge.report import GradcheckError, Report, reproduction, why_silent
