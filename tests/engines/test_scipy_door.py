@@ -150,3 +150,41 @@ def test_what_cannot_be_told_is_no_small_number():
         number = check_grad(func, grad, [np.nan, 1.0])
 
     assert not number < 1
+
+
+@pytest.mark.parametrize("number", [0, 1, 12345])
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda n: {"rng": n},
+        lambda n: {"seed": n},
+        lambda n: {"rng": np.random.default_rng(n)},
+        lambda n: {"seed": np.random.default_rng(n)},
+        lambda n: {"seed": np.random.RandomState(n)},
+    ],
+    ids=["rng", "seed", "a generator", "a generator as seed", "a random state"],
+)
+def test_the_random_direction_is_that_of_scipy(given, number):
+    scipy = pytest.importorskip("scipy.optimize")
+    ours, theirs = given(number), given(number)
+
+    found, _ = off(func, wrong, X, direction="random", **ours)
+
+    assert found == pytest.approx(
+        scipy.check_grad(func, wrong, X, direction="random", **theirs), abs=1e-6
+    )
+    (one,), (other,) = ours.values(), theirs.values()
+    if not isinstance(one, int):  # and the caller's generator stands where SciPy leaves it
+        assert one.standard_normal() == other.standard_normal()
+
+
+@pytest.mark.parametrize("direction", ["all", "random"])
+def test_a_point_of_two_axes_is_refused_as_scipy_refuses_it(direction):
+    scipy = pytest.importorskip("scipy.optimize")
+    f, g, x = lambda x: np.sum(x**2), lambda x: 2 * x, np.ones((2, 2))
+
+    for check in (scipy.check_grad, check_grad):
+        with pytest.raises(ValueError, match=r"at most 1 dimension|scalar.valued|shape"):
+            check(f, g, x, direction=direction)
+    with pytest.raises(TypeError, match="multiple values"):
+        check_grad(func, grad, X, rng=1, seed=1)
