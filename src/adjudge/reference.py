@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from adjudge.constants import ANALYTIC_UNITS
-from adjudge.errors import InputError
+from adjudge.errors import InputError, did_you_mean
 from adjudge.estimate import Direction, Estimate, Link, Mpmath, NumpyDifferences, Reference
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector
@@ -143,6 +143,11 @@ def require_reference(given: object) -> None:
     if given is None or isinstance(given, Reference):
         return
     kind = "a bare function" if callable(given) else f"a {type(given).__name__}"
+    if isinstance(given, str):
+        raise InputError(
+            f"reference={given!r} is no name of a reference",
+            did_you_mean(given, ("exact",), after=" ") + '"exact" replays f itself',
+        )
     raise InputError(
         f"reference= is {kind}, which does not say what numbers it takes",
         "wrap it: adjudge.reference.mpmath(g), adjudge.reference.twin(g) with NumPy's longdouble, "

@@ -15,6 +15,7 @@ from adjudge.check import (
     function_name,
     known_options,
     of_second_order,
+    unexpected,
 )
 from adjudge.errors import InputError
 from adjudge.report import GradcheckError, Report, tell
@@ -167,9 +168,15 @@ class Case:
         order: int = 1,
         **options: Any,
     ) -> None:
-        """Raises `InputError` for another order than 1 and 2."""
+        """Raises `InputError` for another order than 1 and 2, `TypeError` for what is no option."""
         if order not in (1, 2):
             raise InputError(f"order={order!r} of a Case", "give 1 or 2")
+        verb: Any = examine if order == 1 else gradgradcheck
+        takes = {*(Options if order == 1 else SecondOrderOptions).__annotations__}
+        takes |= {"name", "order", *(verb.__kwdefaults__ or ())} - {"raise_exception"}
+        for option in options:
+            if option not in takes:
+                raise unexpected("Case", option, takes)
         self.f = f
         self.inputs = inputs
         self.name = name or function_name(f)

@@ -32,6 +32,7 @@ from adjudge.check.options import (
     problem_of,
     requested_modes,
     settings_of,
+    unexpected,
 )
 from adjudge.check.points import at_points, silence
 from adjudge.check.signature import checked_signature
@@ -62,4 +63,5 @@ __all__ = [
     "silence",
     "special_points",
     "surroundings",
+    "unexpected",
 ]

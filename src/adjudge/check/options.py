@@ -289,12 +289,18 @@ def known_options(
     return known  # type: ignore[no-any-return]
 
 
-def unexpected(function: str, option: str, takes: Iterable[str]) -> TypeError:
-    """Returns the error to raise for a keyword that is none of those that a function takes."""
-    hint = did_you_mean(option, takes, before=". ")
-    if option in Options.__annotations__:
+def unexpected(
+    function: str, option: str, takes: Iterable[str], *, door: bool = False
+) -> TypeError:
+    """Returns the error to raise for a keyword that is none of those that a function takes.
+
+    A verb leaves an option out for a reason, and a `door` has another library's name for it.
+    """
+    known, raises = set(takes), "raise_exception"
+    hint = did_you_mean(option, known, before=". ")
+    if option in Options.__annotations__ and not (door and hint):
         hint = ", as examine() and gradcheck() have it"
-    elif option == "raise_exception":
+    elif raises not in known and repr(raises) in did_you_mean(option, {*known, raises}):
         hint = ": gradcheck() raises for a wrong derivative, and examine() returns a report"
     return TypeError(f"{function}() got an unexpected keyword argument {option!r}{hint}")
 

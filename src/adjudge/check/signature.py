@@ -53,7 +53,7 @@ def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
         __tracebackhide__ = True
         for option in kwargs:
             if option not in signature.parameters:
-                raise unexpected(door.__name__, option, signature.parameters)
+                raise unexpected(door.__name__, option, signature.parameters, door=True)
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adjudge
-from adjudge import ByHand
+from adjudge import ByHand, InputError
 from adjudge.check import (
     CrossOptions,
     EngineOptions,
@@ -20,6 +20,7 @@ from adjudge.check import (
     TorchOptions,
 )
 from adjudge.check.options import DEFAULTS, settings_of
+from adjudge.check.signature import checked_signature
 from adjudge.cross import crosscheck
 from adjudge.findings import Beyond
 
@@ -172,3 +173,39 @@ def test_several_points_say_together_what_was_looked_at():
     report = adjudge.examine(SQUARE, X, seed=0, modes=["R"], points=[X + 1])
 
     assert report.beyond == (Beyond.PATTERN,)
+
+
+def test_a_raise_exception_that_is_misspelt_is_told_as_that():
+    with pytest.raises(TypeError, match=r"'raise_exeption': gradcheck\(\) raises for a wrong"):
+        adjudge.examine(SQUARE, X, raise_exeption=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [({"ordr": 2}, "'order'"), ({"order": 2, "sead": 1}, "'seed'"), ({"nam": "f"}, "'name'")],
+)
+def test_a_case_refuses_a_misspelt_keyword_before_it_runs(given, hint):
+    with pytest.raises(TypeError, match=rf"Case\(\) got an unexpected .* Did you mean {hint}"):
+        adjudge.Case(SQUARE, X, **given)
+
+
+def test_a_case_of_second_order_has_the_options_of_its_verb():
+    adjudge.Case(SQUARE, X, order=2, check_fwd_over_rev=True, bounds=(0, 9))
+    with pytest.raises(TypeError, match="'points'"):
+        adjudge.Case(SQUARE, X, order=2, points="special")
+
+
+def test_a_misspelt_reference_is_told_which_one_is_meant():
+    with pytest.raises(InputError, match="Did you mean 'exact'"):
+        adjudge.examine(SQUARE, X, reference="exct")
+
+
+def test_a_door_names_its_own_option_for_one_that_examine_has():
+    @checked_signature
+    def check_grad(f: object, epsilon: float = 1.0, modes: object = None) -> None: ...
+
+    for option, meant in (("eps", "epsilon"), ("mode", "modes")):
+        with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
+            check_grad(SQUARE, **{option: 1})
+    with pytest.raises(TypeError, match="as examine"):
+        check_grad(SQUARE, directions=None)
