@@ -93,7 +93,9 @@ class ByHand:
             if not callable(one):
                 raise InputError(
                     f"{name}= is {described(one)}, which cannot be called",
-                    f"give a function: {name}(x)" if name in FORMS else "pass the function first",
+                    f"give a function: {FORMS[name][0].format(x='x', v='v')}"
+                    if name in FORMS
+                    else "pass the function first",
                 )
         if forward is None and pullback is None:
             raise InputError(

@@ -1,5 +1,7 @@
 """The forms that a hand-written derivative may take, and what is wrong with the others."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -190,3 +192,12 @@ def test_a_compiled_way_that_the_engine_lacks_is_unsupported_beside_what_it_has(
     assert {finding.status for finding in report.findings} == {Status.UNSUPPORTED}
     assert report.counts["comparisons"] > 0  # the usual way was judged
     assert examine(wrong, x, compile=True, seed=1, **asked).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("given", "form"),
+    [({"vjp": 3}, "vjp(x, w)"), ({"jvp": 3}, "jvp(x, v)"), ({"grad": 3}, "grad(x)")],
+)
+def test_what_is_no_function_is_told_how_it_will_be_called(given, form):
+    with pytest.raises(InputError, match=f"give a function: {re.escape(form)}$"):
+        ByHand(np.sin, **given)
