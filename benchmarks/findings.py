@@ -937,8 +937,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
     installed = [name for name in FINDINGS if importlib.util.find_spec(name.split(" ")[-1])]
+    distributions = ["lucid-dl" if name == "lucid" else name for name in installed]
     head = ("function", "at", "automatic", "true", "off by", "right modes")
-    print(header("Derivatives beside those in 50 digits", (*installed, "mpmath", "numpy")))
+    print(header("Derivatives beside those in 50 digits", (*distributions, "mpmath", "numpy")))
     for engine in options.engines or installed:
         found = [one for one in findings(engine) if options.only in one.name]
         for kind in dict.fromkeys(one.kind for one in found):
