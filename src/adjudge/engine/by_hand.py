@@ -155,6 +155,10 @@ class ByHand:
             self.vjp = ByHand(self.vjp, vjp=hessian.vjp, jvp=hessian.jvp)
             self._forms.append(hessian)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what another process gets, to which no engine can be sent."""
+        return {**vars(self), "_engine": None}
+
     def on(self, engine: AutodiffBackend) -> ByHand:
         """Returns the same function and derivatives for arrays of this engine, whose functions need
         not be those of the Array API.

@@ -101,6 +101,10 @@ class Algebra:
         """`engine` owns the inputs; `None` where that is not known, as in a call by the user."""
         self.engine = engine
 
+    def __reduce__(self) -> tuple[type[Algebra], tuple[()]]:
+        """An engine holds modules and settings of its process: in another one it is not known."""
+        return Algebra, ()
+
     def is_array(self, thing: object) -> bool:
         """Returns whether this is an array."""
         return is_array(thing, self.engine)

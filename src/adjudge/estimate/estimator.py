@@ -187,8 +187,9 @@ class Differences(Estimator):
     def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
         problem, base = self.problem, self.base
         which = np.ones(base.whole.size, bool) if doubted is None else doubted
-        # Where noise is measured depends on values of f.
-        if problem.counts.ahead is not None and effort is not Effort.MEASURED_NOISE:
+        # Where noise is measured, and whether f bends, depends on values of f.
+        by_values = effort in (Effort.MEASURED_NOISE, Effort.SILENT_KINKS)
+        if problem.counts.ahead is not None and not by_values:
             at_once(problem, base, partial(self._more, effort, found, doubted))
         if effort is Effort.LONGER_STEP:
             return with_longer_step(problem, base, found) or found

@@ -333,7 +333,7 @@ def test_cancellation_inside_of_f_is_not_another_function():
     ("given", "words"),
     [
         (exact, "adjudge.reference.mpmath"),
-        ("mpmath", "reference= is a str"),
+        ("mpmath", "reference='mpmath' is no name of a reference"),
         (reference.mpmath(lambda x: exact(x)[:1]), "shape"),
         (reference.mpmath(lambda x: sigmoid(x.astype(float))), "not numbers of mpmath"),
         (reference.mpmath(lambda x: number(sigmoid(x.astype(float)))), "rounds to less"),

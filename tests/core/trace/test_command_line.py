@@ -28,7 +28,7 @@ def refuses(x):
 
 x = np.array([0.5, 1.0])
 first = adjudge.Case(adjudge.ByHand(refuses, vjp=lambda x, w: w), (x,))
-unknown = adjudge.Case(adjudge.ByHand(np.sin, vjp=lambda x, w: w), (x,), sead=1)
+unknown = adjudge.Case(adjudge.ByHand(np.sin, vjp=lambda x, w: w), (x,), reference=sum)
 right = adjudge.Case(lambda x: x, (x,), backend=adjudge.ByHand)
 last = adjudge.Case(adjudge.ByHand(lambda x: 2 * x, vjp=lambda x, w: 2 * w), (x,))
 """
