@@ -365,8 +365,9 @@ zoo at kinks were judged worse, which are `x log x` at 0, and with 1/2 none."""
 VISIBLE_KINK = 1e-3
 """Differences of a smooth function leave small defects that do not shrink, such as those of its
 rounding. At a special point, where a kink excuses the rule altogether, a defect counts only if it
-is this part of the slope; where the value still has to lie between the slopes, a smaller one counts
-as well. The value is ours and has no derivation."""
+is this part of the slope, and so it is where a value agrees with the mean of two slopes. Where a
+value in doubt still has to lie between the slopes, a smaller one counts as well. The value is ours
+and has no derivation."""
 SLOPE_UNITS = 2.0**20
 """A slope of few digits shows no derivative, and a check that fails for it says nothing against the
 rule. An input that moves f by less than this many units of rounding is named as one that hardly

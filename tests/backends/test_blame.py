@@ -751,7 +751,8 @@ def test_what_the_whole_fails_by_is_said_where_no_step_is_at_fault(torch):
     assert "has been modified by an inplace operation" in str(report)
 
 
-def test_a_value_that_is_changed_on_each_turn_of_a_loop_is_told_once(torch):
+def square_with_one_memory(torch):
+    """The square, whose calls share what they keep for the backward pass."""
     kept = {}
 
     class Square(torch.autograd.Function):
@@ -763,6 +764,12 @@ def test_a_value_that_is_changed_on_each_turn_of_a_loop_is_told_once(torch):
         @staticmethod
         def backward(ctx, w):
             return 2 * w * kept["x"]
+
+    return Square
+
+
+def test_a_value_that_is_changed_on_each_turn_of_a_loop_is_told_once(torch):
+    Square = square_with_one_memory(torch)
 
     def f(x):
         for _ in range(3):
@@ -791,17 +798,7 @@ def test_a_hook_is_named_with_its_module_and_what_it_changes_with_its_number(tor
 
 
 def test_of_two_calls_that_share_what_they_keep_the_last_one_is_right(torch):
-    kept = {}
-
-    class Square(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            kept["x"] = x.detach().clone()
-            return x * x
-
-        @staticmethod
-        def backward(ctx, w):
-            return 2 * w * kept["x"]
+    Square = square_with_one_memory(torch)
 
     def f(x):
         first = Square.apply(x.cos())

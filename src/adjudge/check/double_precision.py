@@ -219,9 +219,9 @@ def double_precision_of(problem: Problem, settings: Settings) -> DoublePrecision
     """What takes part in double precision; `None` where there is no need, or the caller's numbers
     belong to the dtype at hand.
 
-    An exact reference is one of the formula, which is judged in double precision as it is by
-    differences: beside the narrow derivative it has the tolerance of that, and an error of many
-    units of rounding passed that differences find.
+    An exact reference belongs to the formula, and so the formula is compared with it in double
+    precision. Compared with the narrow derivative at once, it let errors of many units of rounding
+    pass that a check by differences finds.
     """
     exact = isinstance(settings.reference, Exact)
     if (

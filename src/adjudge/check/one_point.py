@@ -287,7 +287,7 @@ def _is_certified(verdict: Verdict, tallies: Sequence[Tally]) -> bool:
 
 def _certificate(verdict: Verdict, tallies: Sequence[Tally]) -> Entry | None:
     """Returns the comparison of a certified PASS that agrees least closely."""
-    if verdict is not Verdict.PASS or not _is_certified(verdict, tallies):
+    if not (verdict is Verdict.PASS and _is_certified(verdict, tallies)):
         return None
     kept = [tally.certificate for tally in tallies if tally.certificate is not None]
     return max(kept, key=attrgetter("excess"), default=None)

@@ -93,9 +93,9 @@ class Estimate:
 
 ALL = slice(None)
 """The part of the outputs that is all of them."""
-BY_OUTPUT = (
-    *("value", "error", "moved", "half_gap", "steps", "size", "defect", "own_error", "balls"),
-)
+OPTIONAL = ("half_gap", "steps", "defect", "own_error", "balls")
+"""The fields of an estimate that most have not, with an entry for each output where they have."""
+BY_OUTPUT = ("value", "error", "moved", "size", *OPTIONAL)
 """The fields of an estimate that have an entry for each output."""
 
 
@@ -108,7 +108,7 @@ class InParts(Estimate):
     def __init__(self, make: Callable[[slice], Estimate], count: int) -> None:
         """The estimate that `make` gives of some of the `count` outputs."""
         method = make(slice(0, 1)).method
-        absent = dict.fromkeys(("half_gap", "steps", "defect", "own_error", "balls"))
+        absent = dict.fromkeys(OPTIONAL)
         vars(self).update(make=make, outputs=count, method=method, **absent)
 
     make: Callable[[slice], Estimate]
