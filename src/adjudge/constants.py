@@ -419,16 +419,17 @@ KINKED_GROUPS = 8
 are therefore pulled back in at most this many groups; up to as many outputs are compared one by
 one. The value is ours and bounds the cost."""
 BESIDE_TANGENTS = 6
-"""Whether slopes add up is looked at beside so many random tangents. Of three equal numbers the
-middle one is the same along two tangents and along their sum in about a third of all cases, and
-then nothing shows. The value is ours."""
+"""Whether slopes add up is looked at beside so many tangents that move all of x, and beside half as
+many for one entry. Of three equal numbers the middle one has the same slope at x and at one of the
+points that these lead to in about a third of all cases, and then nothing shows. The value is
+ours."""
 DEFECT_STEPS = (1.0, 2.0**-3, 2.0**-6)
-"""What slopes fail to add up by shrinks like the step where f is smooth, and grows as the step
+"""What slopes change by beside x shrinks like the step where f is smooth, and grows as the step
 shrinks where it is noise. At ties it stays what it is. It is looked at over these parts of the
 step, of which the latter are taken where the first shows something. The values are ours."""
 DEFECT_FACTOR = 32.0
-"""Where slopes do not add up, a value may lie outside of them by so many times what they fail to
-add up by: the largest of what a few tangents show is less than what the generalised derivative
+"""Where slopes do not add up, a value may lie outside of them by so many times what they change by
+beside x: the largest of what a few tangents show is less than what the generalised derivative
 allows. The value is ours and has no derivation."""
 SECANTS_BESIDE_KINK = (4, 128)
 """At a kink that is neither convex nor concave (a median of ties, a sum of rectified units with
@@ -461,6 +462,10 @@ ours."""
 SECANT_REACH = (2.0, 1 / 32)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
 from which they are taken, and over a small part of their distance. The values are ours."""
+CLOSER_TO_KINK = 0.875
+"""Where secants beside a kink are taken along the gradient that a rule claims, the entries that it
+is largest in move by this part less, so that the tie that it chose is the one that is met. The
+value is ours; any that is not close to 0 or 1 serves."""
 SECANT_ERRORS = 16
 """A secant beside a kink counts as outside of the slopes at x by this many of their errors, since
 it has curvature that they do not have. The value is ours and has no derivation."""

@@ -79,7 +79,7 @@ class Effort(Enum):
     """Whether f bends at x, though its slopes have the mean that they should: nothing where it does
     not bend, else two evaluations."""
     DEFECTS = auto()
-    """Whether slopes along this tangent and others add up, at one step: up to fourteen
+    """Whether slopes along this tangent and others add up, at one step: up to twelve
     evaluations."""
     LASTING_DEFECTS = auto()
     """Slopes fail to add up by this at three steps: three times as many."""
@@ -100,6 +100,7 @@ class Estimator(ABC):
         effort: Effort = Effort.TWO_EVALUATIONS,
         found: Column | None = None,
         doubted: NDArray[np.bool_] | None = None,
+        towards: Vector | None = None,
     ) -> Column:
         """Returns the estimate of `J v`.
 
@@ -111,13 +112,15 @@ class Estimator(ABC):
                 this one builds on are made first.
             doubted: The outputs in doubt, which choose the steps at which noise is measured, and
                 whose slopes are added up; by default all of them.
+            towards: What a claimed derivative says that these outputs move along, relative to its
+                largest entry: slopes are looked at there and opposite to it.
 
         """
         if effort is Effort.TWO_EVALUATIONS:
             return found or self._first(v)
         if found is None:
             found = self.along(v, _BEFORE.get(effort, Effort.TWO_EVALUATIONS), doubted=doubted)
-        return self._more(effort, found, doubted)
+        return self._more(effort, found, doubted, towards)
 
     def begin(self, tangents: Iterable[Tangent]) -> None:  # noqa: B027 most have nothing to begin
         """Begins the estimates along these tangents that cost least, where an executor is to make
@@ -128,7 +131,13 @@ class Estimator(ABC):
     def _first(self, v: Tangent) -> Column:
         """Returns the estimate that costs least."""
 
-    def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
+    def _more(
+        self,
+        effort: Effort,
+        found: Column,
+        doubted: NDArray[np.bool_] | None,
+        towards: Vector | None,
+    ) -> Column:
         """Returns what this effort makes of the one that it builds on."""
         return found
 
@@ -184,13 +193,19 @@ class Differences(Estimator):
         estimate = central_difference(sample, base.coarsest_eps, noise)
         return replace(found, estimate=estimate, sample=sample)
 
-    def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
+    def _more(
+        self,
+        effort: Effort,
+        found: Column,
+        doubted: NDArray[np.bool_] | None,
+        towards: Vector | None,
+    ) -> Column:
         problem, base = self.problem, self.base
         which = np.ones(base.whole.size, bool) if doubted is None else doubted
         # Where noise is measured, and whether f bends, depends on values of f.
         by_values = effort in (Effort.MEASURED_NOISE, Effort.SILENT_KINKS)
         if problem.counts.ahead is not None and not by_values:
-            at_once(problem, base, partial(self._more, effort, found, doubted))
+            at_once(problem, base, partial(self._more, effort, found, doubted, towards))
         if effort is Effort.LONGER_STEP:
             return with_longer_step(problem, base, found) or found
         if effort is Effort.THREE_STEPS:
@@ -214,7 +229,7 @@ class Differences(Estimator):
             take = partial(with_silent_kinks, problem, base, found)
         else:
             lasting = effort is Effort.LASTING_DEFECTS
-            take = partial(with_defects, problem, base, found, which, lasting=lasting)
+            take = partial(with_defects, problem, base, found, which, towards, lasting=lasting)
         # What is known stays where f refuses the points that these ask for.
         return attempt(take) or found
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,8 @@ class ColumnBlock:
 class Columns:
     """Makes comparisons of the columns of one table."""
 
+    of_one_entry: ClassVar[bool] = False
+    """Whether it makes those of one entry alone."""
     estimator: Estimator
     probes: Probes
     tolerance: Tolerance

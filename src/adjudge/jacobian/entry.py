@@ -37,7 +37,7 @@ class RememberingEstimator(Estimator):
     asked: Estimator = field(kw_only=True)
     first: list[Column] = field(default_factory=list)
     """The estimate that costs least, once it was asked for."""
-    known: dict[tuple[Effort, bytes], Column] = field(default_factory=dict)
+    known: dict[tuple[Effort, bytes, bytes], Column] = field(default_factory=dict)
     """More effort made this of it."""
 
     def at(self, point: Vector) -> Estimator:  # type: ignore[override]  # another point, another tangent
@@ -51,10 +51,17 @@ class RememberingEstimator(Estimator):
             self.first.append(self.asked.along(v))
         return self.first[0]
 
-    def _more(self, effort: Effort, found: Column, doubted: NDArray[np.bool_] | None) -> Column:
-        key = effort, b"" if doubted is None else doubted.tobytes()
+    def _more(
+        self,
+        effort: Effort,
+        found: Column,
+        doubted: NDArray[np.bool_] | None,
+        towards: Vector | None,
+    ) -> Column:
+        asked = [b"" if one is None else one.tobytes() for one in (doubted, towards)]
+        key = effort, asked[0], asked[1]
         if key not in self.known:
-            self.known[key] = self.asked.along(found.tangent, effort, found, doubted)
+            self.known[key] = self.asked.along(found.tangent, effort, found, doubted, towards)
         return self.known[key]
 
 
@@ -75,6 +82,7 @@ class AutomaticEntry:
 class EntryColumns(Columns):
     """Makes the comparison of one entry, which is the only row of it."""
 
+    of_one_entry = True
     entry: AutomaticEntry = field(kw_only=True)
     nearby: dict[bytes, Reverse] = field(default_factory=dict)
     """Reverse mode at points beside x, by their bytes; entries of one leaf share these points."""

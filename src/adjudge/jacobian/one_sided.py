@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     CHANGED_SLOPES,
+    CLOSER_TO_KINK,
     COARSE_EPS,
     FEW_SLOPES,
     KINKED_GROUPS,
@@ -266,14 +267,17 @@ class _Search:
         """The magnitude that the rounding of each output is relative to."""
         return self.base.magnitude(self.base.values)[: self.count]
 
-    def _beyond(self, slopes: _Along, w: Vector, automatic: float) -> tuple[float, ...] | None:
+    def _beyond(
+        self, slopes: _Along, w: Vector, automatic: float, row: Vector | None = None
+    ) -> tuple[float, ...] | None:
         """Returns the least and the most that `w` allows and the error of both, where the automatic
         value lies outside of them, as secants beside x confirm; `None` where it lies within, or
         cannot be judged.
 
         These are the slopes at x where all secants stay within them, and the output bends to one
         side about x, as one does that is convex or concave. They are as wide as the secants where
-        these take few values, the least and the greatest of them several times.
+        these take few values, the least and the greatest of them several times. Some of the secants
+        lie where the `row` of reverse mode is that of f, if it is that of f anywhere.
         """
         seen = w != 0
         w, size = w[seen], int(np.count_nonzero(seen))
@@ -292,7 +296,7 @@ class _Search:
         up, down, inside = np.zeros(size, bool), np.zeros(size, bool), np.ones(size, bool)
         # Long secants cross all kinks beside x, and short ones show the slopes between two of them.
         long, short = SECANTS_BESIDE_KINK
-        for k, (secant, bend) in enumerate(self._secants(slopes.tangent, seen)):
+        for k, (secant, bend) in enumerate(self._secants(slopes.tangent, seen, row)):
             inside &= (secant >= least - error) & (secant <= most + error)
             # The four points of two opposite secants have x in their midst.
             middle = middle + bend if k % 2 else bend
@@ -317,18 +321,34 @@ class _Search:
             return None
         return float(w @ lower), float(w @ upper), off
 
-    def _secants(self, tangent: Vector, seen: NDArray[np.bool_]) -> Iterator[tuple[Vector, Vector]]:
+    def _secants(
+        self, tangent: Vector, seen: NDArray[np.bool_], row: Vector | None
+    ) -> Iterator[tuple[Vector, Vector]]:
         """Yields the secants of the outputs `seen` beside x, and how far the midst of each is from
         x. Each second one is at a point opposite to that of the first, on the opposite side of
         every kink.
+
+        Every other pair is where x moves along a `row` and against it, or to one side without one,
+        and what the row is largest in moves least. The largest of eight numbers that are cut off at
+        zero has another slope than zero only where all eight are negative, which one random point
+        in 256 is, and the slope along an entry only where that entry is the largest of them.
         """
         (long, short), (far, near) = SECANTS_BESIDE_KINK, SECANT_REACH
+        signs, nearest = np.ones(tangent.size), np.zeros(tangent.size)
+        if row is not None and np.any(row) and np.all(np.isfinite(row)):
+            signs, nearest = np.where(row == 0, 1.0, np.sign(row)), np.abs(row)
+            nearest = nearest / np.max(nearest)
         h, beside = self.step, np.zeros_like(tangent)
         for k in range(long + short):
             if not self.table.budget.allows(2):
                 return
             reach = (far if k < long else near) * h
-            beside = -beside if k % 2 else h * self.random.normal(size=beside.size) * self.lengths
+            if k % 2:
+                beside = -beside
+            else:
+                beside = h * self.random.normal(size=beside.size) * self.lengths
+                if k % 4:
+                    beside = signs * np.abs(beside) * (1 - CLOSER_TO_KINK * nearest)
             ahead = self._at(beside + reach * tangent)
             behind = self._at(beside - reach * tangent)
             if ahead is None or behind is None:
@@ -402,7 +422,7 @@ class _Search:
             row = reverse.row(self.base, w)
             for slopes in (*self.along, *self._along_row(row)):
                 automatic = float(row @ slopes.tangent)
-                bounds = self._beyond(slopes, w, automatic)
+                bounds = self._beyond(slopes, w, automatic, row)
                 if bounds is not None:
                     return self._entry(tally.mode, w, automatic, bounds)
         return None

@@ -217,6 +217,42 @@ def saddle(rows, columns):
     return ByHand(lambda x: x.reshape(3, 3).max(1).min(), vjp=vjp)
 
 
+def capped(share, signs=1.0, windows=1):
+    """Returns the largest number of each window of those that are cut off at zero. Where all of a
+    window are zeros it stands still along each of them, and falls where all fall.
+    """
+    signs = np.broadcast_to(signs, 8)
+
+    def f(x):
+        return np.minimum(signs.astype(x.dtype) * x, 0).reshape(windows, -1).max(1)
+
+    def vjp(x, w):
+        y = np.minimum(signs * x, 0).reshape(windows, -1)
+        most, passes = y.max(1, keepdims=True), (signs * x <= 0).reshape(y.shape)
+        g = np.stack([share(row) for row in y == most]) * passes * w[:, None]
+        return (signs * g.ravel()).astype(x.dtype)
+
+    return ByHand(f, vjp=vjp)
+
+
+def running(share):
+    """Returns the running maximum of numbers that are cut off at zero."""
+
+    def vjp(x, w):
+        g, y = np.zeros_like(x), np.minimum(x, 0)
+        for k, one in enumerate(w):
+            tied = (y == y[: k + 1].max()) & (np.arange(y.size) <= k)
+            g += one * (share(tied) * (x <= 0)).astype(x.dtype)
+        return g
+
+    return ByHand(lambda x: np.maximum.accumulate(np.minimum(x, 0)), vjp=vjp)
+
+
+def negative(tied):
+    return -equal(tied)
+
+
+EIGHT, SIGNS = np.zeros(8), np.array([1.0, -1.0, -1.0, 1.0, 1.0, 1.0, -1.0, -1.0])
 TRIMMED = np.array([1.0, 1.0, 1.0, 2.0, 3.0, 5.0, 5.0, 9.0])
 SADDLE = np.array([2.0, 2.0, 1.0, 2.0, 0.0, 2.0, 3.0, 3.0, 3.0])
 
@@ -250,6 +286,12 @@ WRONG = {
     "least of largest, all rows get all": (saddle(all_of_it, first), SADDLE),
     "least of largest, all columns get all": (saddle(first, all_of_it), SADDLE),
     "least of largest, no tie gets any": (saddle(none, none), SADDLE),
+    "largest of capped, all ties get all": (capped(all_of_it), EIGHT),
+    "largest of capped, twice": (capped(doubled), EIGHT),
+    "largest of capped, the other sign": (capped(negative), EIGHT),
+    "largest of capped with signs, all ties get all": (capped(all_of_it, SIGNS), EIGHT),
+    "pool of capped, all ties get all": (capped(all_of_it, windows=2), EIGHT),
+    "running maximum of capped, all ties get all": (running(all_of_it), EIGHT[:5]),
 }
 RIGHT = {
     "amax, first": (of_largest(first), TIED),
@@ -283,6 +325,12 @@ RIGHT = {
     "least of largest, shared": (saddle(equal, equal), SADDLE),
     "sort, stable": (top(7, None), MIDDLE),
     "sort, shared": (ranked(equal, ALL), MIDDLE),
+    "largest of capped, first": (capped(first), EIGHT),
+    "largest of capped, shared": (capped(equal), EIGHT),
+    "largest of capped with signs, shared": (capped(equal, SIGNS), EIGHT),
+    "pool of capped, last": (capped(last, windows=2), EIGHT),
+    "pool of capped, shared": (capped(equal, windows=2), EIGHT),
+    "running maximum of capped, last": (running(last), EIGHT[:5]),
 }
 
 
