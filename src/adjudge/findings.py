@@ -411,7 +411,8 @@ class Meaning(Enum):
     KINK = auto()
     NAN_AT_KINK = auto()
     KINK_ELSEWHERE = auto()
-    """Other outputs have a kink at x; this one has a slope there."""
+    """The slopes along the tangent are the same, and other outputs, or other tangents, show a
+    kink."""
     JUMP = auto()
     SWITCH = auto()
     """An exact replay does not decide which branch f takes, or the branches do not meet."""
