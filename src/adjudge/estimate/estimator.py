@@ -79,7 +79,7 @@ class Effort(Enum):
     """Whether f bends at x, though its slopes have the mean that they should: nothing where it does
     not bend, else two evaluations."""
     DEFECTS = auto()
-    """Whether slopes along this tangent and others add up, at one step: up to twelve
+    """Whether slopes along this tangent and others add up, at one step: up to fourteen
     evaluations."""
     LASTING_DEFECTS = auto()
     """Slopes fail to add up by this at three steps: three times as many."""
@@ -112,8 +112,8 @@ class Estimator(ABC):
                 this one builds on are made first.
             doubted: The outputs in doubt, which choose the steps at which noise is measured, and
                 whose slopes are added up; by default all of them.
-            towards: What a claimed derivative says that these outputs move along, relative to its
-                largest entry: slopes are looked at there and opposite to it.
+            towards: What a claimed derivative says that these outputs move along: slopes are looked
+                at where x moves by the signs of it, and opposite to them.
 
         """
         if effort is Effort.TWO_EVALUATIONS:

@@ -85,17 +85,18 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
 
 
-def defects(slopes: Sequence[Vector], here: Vector, steps: Sequence[float], unit: Vector) -> Vector:
+def defects(
+    slopes: Sequence[Vector], here: Sequence[Vector], steps: Sequence[float], unit: Vector
+) -> Vector:
     """Returns what the slopes along a tangent change by beside x; 0 where they do not.
 
-    `slopes` are those at points that are so many `steps` off x, as rows of outputs, `here` are
-    those at x, and `unit` is the rounding of each output over the last step.
+    `slopes` are those over each of these steps, as rows of outputs, at points that are as far off
+    x, `here` are those at x, and `unit` is the rounding of each output over the last step.
     """
     found = np.empty_like(unit)
     for part in chunks(unit.size):
-        own, at_x = [one[part] for one in slopes], here[part]
-        gaps = np.array([one - at_x for one in own])
-        visible = VISIBLE_KINK * np.fmax(np.abs(own[-1]), np.abs(at_x))
+        gaps = np.array([one[part] - own[part] for one, own in zip(slopes, here, strict=True)])
+        visible = VISIBLE_KINK * np.fmax(np.abs(slopes[-1][part]), np.abs(here[-1][part]))
         bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit[part]))
         found[part] = np.where(bent, np.abs(gaps[-1]), 0.0)
     return found

@@ -1128,13 +1128,13 @@ class Defects(Stage):
     Without this stage the median of three equal numbers, and what is sorted among them, has slopes
     of zero, and each right value fails there. What slopes change by at one step is looked at closer
     where it would excuse a value. Some of the points lie along what reverse mode claims that f
-    moves along. Costs twelve evaluations for a projection, fourteen once for all entries of a leaf,
-    and six for an entry where that shows something; and three times as many where it looks closer.
-    That slopes add up is the definition of a derivative (Gateaux); the thresholds are ours.
+    moves along. Costs fourteen evaluations for a projection, and once for all entries of a leaf,
+    and eight for an entry where that shows something; and three times as many where it looks
+    closer. That slopes add up is the definition of a derivative (Gateaux); the thresholds are ours.
     """
 
     name = "slopes that do not add up"
-    cost = 48
+    cost = 56
     by_entry = True
 
     def helps(self, trial: Trial) -> bool:
@@ -1177,12 +1177,12 @@ class Defects(Stage):
             return False
         drawn = generator(0, Stream.BESIDE_TANGENTS, BESIDE_TANGENTS)
         vector[part] = random_entries(drawn, size) * columns.problem.length_scales[part]
-        moved = columns.estimator.along(Tangent(leaves, vector, 1.0))
+        moved = replace(found, tangent=Tangent(leaves, vector, 1.0), vector=vector)
         if claimed is not None and trial.reverse is not None:
             # Other outputs are looked at as well, and most of them depend on other entries.
             base = columns.base.of or columns.base
             others = trial.reverse.row(base, np.ones(base.Y.size))
-            np.copyto(claimed, _relative(others), where=claimed == 0)
+            np.copyto(claimed, others, where=claimed == 0)
         every = np.ones_like(doubted)
         kinked = trial.along(Effort.DEFECTS, moved, every, claimed)
         defect = kinked.estimate.defect
@@ -1194,8 +1194,7 @@ class Defects(Stage):
 
 def _claimed_gradient(trial: Trial) -> Vector | None:
     """Returns what reverse mode makes of the cotangents of the rows that fail, at most
-    `TRACED_PROJECTIONS` of them, relative to its largest entry; `None` where it is not checked or
-    makes nothing of them.
+    `TRACED_PROJECTIONS` of them, or `None` where it is not checked or makes nothing of them.
     """
     columns, reverse = trial.columns, trial.reverse
     if reverse is None:
@@ -1205,15 +1204,8 @@ def _claimed_gradient(trial: Trial) -> Vector | None:
         if kind == "rows":
             rows = np.flatnonzero(comparison.fails)[:TRACED_PROJECTIONS]
             w = np.sum([columns.cotangent(int(k)) for k in rows], axis=0)
-    claimed = _relative(reverse.row(base, w) if np.any(w) else w)
+    claimed = reverse.row(base, w) + 0.0 if np.any(w) else w  # no zero is negative
     return claimed if np.any(claimed) else None
-
-
-def _relative(vector: Vector) -> Vector:
-    """Returns the vector over its largest entry, with zeros for what is not finite."""
-    known = np.where(np.isfinite(vector), vector, 0.0)
-    largest = float(np.max(np.abs(known), initial=0.0))
-    return known / largest if largest else known
 
 
 class AutomaticRounding(Stage):
