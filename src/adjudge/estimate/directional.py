@@ -601,7 +601,8 @@ def _beside(lengths: Vector, towards: Vector | None, *, few: bool) -> Iterator[V
         for sign in (1.0, -1.0):
             yield sign * np.copysign(apart(), towards)
         left -= 2
-        if not few:
+        signs = np.signbit(towards)
+        if not few and signs.any() and not signs.all():
             # In a projection cotangents have both signs, and each hides ties of the other.
             yield apart()
             yield -apart()
