@@ -13,6 +13,7 @@ pytest.importorskip("flint")
 
 import adjudge  # noqa: E402
 from adjudge import Status, Verdict  # noqa: E402
+from adjudge.estimate import exact  # noqa: E402
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
 
@@ -253,3 +254,20 @@ def test_a_broken_installation_of_flint_is_told_and_stops_no_usual_check(tmp_pat
 
     assert "libflint.so is missing" in done.stdout
     assert done.stdout.startswith(("PASS", "INCONCLUSIVE"))
+
+
+@pytest.mark.parametrize(("n", "searched"), [(600, True), (6000, False)])
+def test_what_agrees_is_searched_only_where_replays_are_few(monkeypatch, n, searched):
+    """Each step of a search for one wrong entry among many that agree is a replay of all."""
+    replays = []
+
+    def counted(*given, made=exact.replay):
+        replays.append(1)
+        return made(*given)
+
+    monkeypatch.setattr(exact, "replay", counted)
+    off = 20 * 2.0**-52  # what agrees by less than it should
+    f = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) * (1 + off))
+
+    assert adjudge.examine(f, np.linspace(-1.2, 1.2, n), reference="exact", seed=1)
+    assert (len(replays) > 20) == searched

@@ -36,7 +36,6 @@ from adjudge.constants import (
     ROOM_FOR_LAYOUTS,
     RUNS_APART,
     TRACED_PROJECTIONS,
-    UNASKED_EXACT_WORK,
 )
 from adjudge.errors import Catching, NotSupportedError, attempt
 from adjudge.estimate import (
@@ -728,8 +727,10 @@ class _Case:
         wrong entry among many stays within the tolerance of the projection, and not within its own.
         """
         table, tried = self.table, Counter[str]()
-        if self.tolerance.exact and self.problem.X.size + self.base.Y.size > UNASKED_EXACT_WORK:
-            return  # each step of the search is a replay of seconds
+        if self.tolerance.exact:  # each step of the search is a replay
+            if not work.affords_replays_of(table.columns.estimator.replays):
+                return
+            work = replace(work, longest=work.most)
         for suspect in sorted(table.record.significant, key=lambda s: -s.entry.excess):
             tally = table.tallies[suspect.mode]
             tried[suspect.mode] += 1

@@ -146,6 +146,11 @@ class Estimator(ABC):
         moved = replace(self.problem, origin=point, x=self.problem.point(point))
         return replace(self, problem=moved)
 
+    @property
+    def replays(self) -> int:
+        """How many operations on numbers are replayed for a column."""
+        return 0
+
     def over(self, base: Base) -> Self:
         """Returns the same estimator with other magnitudes of the outputs."""
         return replace(self, base=base)
@@ -263,6 +268,15 @@ class ByReference(Estimator):
         return replace(self, reference=replace(self.reference, reference=exact))
 
     @property
+    def replays(self) -> int:
+        """How many operations on numbers are replayed for a column."""
+        if not isinstance(self.reference.reference, Exact):
+            return 0
+        n = self.reference.X.size
+        program = self.reference.primal.program(self.problem.origin[:n])
+        return _replays(self.problem, n) * work_of(program)
+
+    @property
     def compares(self) -> bool:
         """Whether the program that is replayed compares or rounds numbers. A bisection has another
         derivative than its root, so that nothing is proved to be wrong then.
@@ -289,9 +303,7 @@ class ByReference(Estimator):
         key = problem.origin.tobytes(), v.vector.tobytes(), v.length, loose, drawn
         space, estimate = self.replayed.get(key, (None, None))
         if estimate is None or space is not Y:
-            n = self.reference.X.size
-            program = self.reference.primal.program(problem.origin[:n])
-            problem.counts.replayed += _replays(problem, n) * work_of(program)
+            problem.counts.replayed += self.replays
             estimate = self.reference.along(Y, problem.origin, v)
             while len(self.replayed) >= KEPT_REPLAYS:
                 del self.replayed[next(iter(self.replayed))]

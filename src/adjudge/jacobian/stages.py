@@ -1284,12 +1284,13 @@ class ReplayedRounding(Stage):
         if estimator is None:
             return trial
         rounded = estimator.along(found.tangent)
+        wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
         own = rounded.estimate.own_error
         if own is not None:
             of_derivative = replace(rounded, estimate=rounded.estimate.but(error=own))
+            alone = list(columns.comparisons(of_derivative, trial.block, trial.pushed, final=True))
             doubted = [c.fails | c.by_values for _, c, _ in trial.compared]
-            trial = self._allowed(trial, of_derivative, doubted)
-        wide = columns.comparisons(rounded, trial.block, trial.pushed, final=True)
+            trial = self._allowed(trial, alone, doubted)
         sharper, excused = [], []
         for one, other in zip(trial.compared, wide, strict=True):
             comparison = one.comparison
@@ -1297,11 +1298,12 @@ class ReplayedRounding(Stage):
             follows = _follows(columns, one, found, comparison.by_values | within)
             sharper.append(one._replace(comparison=comparison.without_values(follows)))
             excused.append(within & ~follows)
-        return self._allowed(trial.with_compared(sharper, self.name), rounded, excused)
+        return self._allowed(trial.with_compared(sharper, self.name), wide, excused)
 
-    def _allowed(self, trial: Trial, rounded: Column, which: Sequence[NDArray[np.bool_]]) -> Trial:
-        """Returns the trial with the error bars of an estimate with roundings for some entries."""
-        wide = trial.columns.comparisons(rounded, trial.block, trial.pushed, final=True)
+    def _allowed(
+        self, trial: Trial, wide: list[ModeComparison], which: Sequence[NDArray[np.bool_]]
+    ) -> Trial:
+        """Returns the trial with the wider error bars of other comparisons for some entries."""
         allowed = []
         for one, other, mask in zip(trial.compared, wide, which, strict=True):
             error, bar = one.comparison.error, other.comparison.error

@@ -294,6 +294,12 @@ class SearchWork:
         allowed = max(so_far / 2, least)
         return cls(counts, so_far + allowed, so_far + LONGEST_SEARCH * allowed)
 
+    def affords_replays_of(self, replayed: int) -> bool:
+        """Returns whether a search in which a column replays so many operations would find an entry
+        before it ends.
+        """
+        return _work(self.counts) + ENTRY_WORK * replayed / REPLAYED_PER_EVALUATION <= self.most
+
     def spent(self, found: int) -> bool:
         """Returns whether a search that has found so many entries ends."""
         return _work(self.counts) >= (self.most if found else self.longest)

@@ -298,3 +298,14 @@ def test_replays_count_as_work_of_the_search():
     assert not work.spent(found=0)
     counts.replayed += 10**6
     assert work.spent(found=0)
+
+
+def test_a_search_of_what_agrees_begins_only_where_its_replays_fit():
+    counts, space = Counts(evaluations=20), SimpleNamespace(size=500)
+    base = SimpleNamespace(problem=SimpleNamespace(counts=counts, X=space), Y=space)
+    work = SearchWork.after(base)
+
+    assert work.affords_replays_of(5000)
+    assert not work.affords_replays_of(50_000)
+    counts.replayed += 3 * 50_000  # half as much again is allowed, which is no search
+    assert not SearchWork.after(base).affords_replays_of(50_000)
