@@ -1,6 +1,7 @@
 """The examples of our pages: run as they stand, and what they print compared with what is shown.
 
-`python tests/pages.py` writes what they print now into docs/read-a-report.md and docs/how-to.
+`python tests/pages.py` writes what they print now into docs/read-a-report.md and docs/how-to, and
+the table of operations into docs/vocabulary.md.
 """
 
 import contextlib
@@ -8,6 +9,8 @@ import io
 import math
 import re
 from pathlib import Path
+
+from adjudge.engine.program import OPERATIONS, SECTIONS
 
 ROOT = Path(__file__).parents[1]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -111,6 +114,26 @@ def rewrite(path: Path) -> None:
     path.write_text(EXAMPLE.sub(example, text), encoding="utf-8")
 
 
+def vocabulary(page: str) -> str:
+    """The page of the vocabulary, whose words above the first section stay, with its tables as the
+    code has them.
+    """
+    parts = [page.partition("\n## ")[0].rstrip() + "\n"]
+    for title, names in SECTIONS.items():
+        parts.append(
+            f"## {title}\n\n| operation | arguments | meaning | domain | smooth |\n{'| --- ' * 5}|"
+        )
+        for name in names:
+            one = OPERATIONS[name]
+            arguments = one.arguments.replace("*xs, *,", r"\*xs, \*,").replace(", *, ", r", \*, ")
+            cells = [f"`{name}`", arguments, one.meaning, one.domain, "yes" if one.smooth else "no"]
+            parts.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+        parts[-1] += "\n"
+    return "\n".join(parts)
+
+
 if __name__ == "__main__":
+    page = ROOT / "docs" / "vocabulary.md"
+    page.write_text(vocabulary(page.read_text(encoding="utf-8")), encoding="utf-8")
     for path in (ROOT / "docs" / "read-a-report.md", *(HOW_TO / f"{name}.md" for name in RUN_HERE)):
         rewrite(path)

@@ -1,7 +1,10 @@
 """tests/pages.py, which compares what our pages show: rounding passes, and a wrong number fails."""
 
 import pytest
-from pages import differences, examples, printed
+from pages import ROOT, differences, examples, printed, vocabulary
+
+from adjudge.engine.program import OPERATIONS
+from adjudge.estimate.replay import RULES, WITH_RECORDED
 
 SHOWN = "FAIL f: d out[2]: automatic 7.38906, reference 0.88079707796 ± 2e-10 (24 of 24 R)\n"
 
@@ -53,3 +56,16 @@ def test_examples_are_run_in_order_in_one_namespace():
 
     assert [shown for _, shown in examples(page)] == ["2\n", ""]
     assert printed(page) == ["2\n", "6\n"]
+
+
+def test_the_page_of_the_vocabulary_is_what_the_code_has(monkeypatch):
+    """After a change: `python tests/pages.py`."""
+    page = (ROOT / "docs" / "vocabulary.md").read_text(encoding="utf-8")
+
+    assert vocabulary(page) == page
+    monkeypatch.setitem(OPERATIONS, "sin", OPERATIONS["sin"]._replace(domain="real"))
+    assert vocabulary(page) != page
+
+
+def test_every_operation_of_the_vocabulary_has_a_rule():
+    assert set(OPERATIONS) == set(RULES) | set(WITH_RECORDED)
