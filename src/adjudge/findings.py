@@ -111,6 +111,7 @@ class Remedy(Enum):
     GIVE_REFERENCE = auto()
     GIVE_REFERENCE_FOR_SATURATED = auto()
     SHARPEN_REFERENCE = auto()
+    KEEP_DIGITS = auto()
     MATCH_REFERENCE = auto()
     ENLARGE_BUDGET = auto()
     FILL_ARRAYS = auto()
@@ -420,6 +421,8 @@ class Meaning(Enum):
     """The error bar of the differences is too wide."""
     WIDE_REFERENCE = auto()
     """The error bar of a reference that was given is too wide."""
+    OWN_ROUNDING = auto()
+    """The interval of an exact replay is narrow, and rounding may make what the rule is off by."""
     SATURATED = auto()
     """The rounding of the function hides a derivative as small as this."""
     NOT_FINITE = auto()

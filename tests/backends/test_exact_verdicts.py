@@ -271,3 +271,17 @@ def test_what_agrees_is_searched_only_where_replays_are_few(monkeypatch, n, sear
 
     assert adjudge.examine(f, np.linspace(-1.2, 1.2, n), reference="exact", seed=1)
     assert (len(replays) > 20) == searched
+
+
+def test_a_saturated_rule_is_told_what_is_known_and_what_rounding_makes():
+    """The reference was said to be unable to decide, above an interval of 40 digits."""
+    x = tensor(40.0, 0.3)
+    cancels = planted(torch.sigmoid, lambda x: torch.sigmoid(x) * (1 - torch.sigmoid(x)))
+    report = exactly(cancels, x)
+
+    assert exactly(planted(torch.sigmoid, lambda x: torch.sigmoid(x) * torch.sigmoid(-x)), x)
+    assert report.verdict is OPEN
+    assert "cannot decide" not in str(report)
+    for words in ("the interval is narrow", "4.2483542552915", "in which nothing cancels"):
+        assert words in str(report)
+    assert 'pass reference="exact"' in str(adjudge.examine(cancels, x, seed=1))

@@ -740,6 +740,8 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
         return Status.NONFINITE, Meaning.NOT_FINITE, Remedy.MOVE_INTO_DOMAIN
     if entry.rounding_level:
         return Status.UNRESOLVED, Meaning.SATURATED, Remedy.GIVE_REFERENCE
+    if entry.enclosure is not None:
+        return Status.UNRESOLVED, Meaning.OWN_ROUNDING, Remedy.KEEP_DIGITS
     if entry.from_reference:
         return Status.UNRESOLVED, Meaning.WIDE_REFERENCE, Remedy.SHARPEN_REFERENCE
     return Status.UNRESOLVED, Meaning.WIDE, Remedy.WIDEN_DTYPE

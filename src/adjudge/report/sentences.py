@@ -513,6 +513,8 @@ _MEANINGS = {
     Meaning.WIDE: "differences cannot decide: the error bar is too wide",
     Meaning.WIDE_REFERENCE: "the reference cannot decide: its error bar, or the rounding of the "
     "automatic derivative, is too wide",
+    Meaning.OWN_ROUNDING: "the interval is narrow, and the automatic value is off by no more than "
+    "rounding makes of a rule that is written with values of f",
     Meaning.NOT_FINITE: "the function is not finite near x",
 }
 
@@ -802,12 +804,14 @@ REMEDIES = {
     Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN: "move x into the domain of the function, or pass "
     "equal_nan=True to let agreeing NaNs pass",
     Remedy.WIDEN_DTYPE: "check in a wider dtype, or at a point where the function is less noisy",
-    Remedy.GIVE_REFERENCE: "pass reference= (f in mpmath, say), or evaluate a form of f that keeps "
-    "its tail",
-    Remedy.GIVE_REFERENCE_FOR_SATURATED: "not verified, whatever the verdict: pass reference= to "
-    "compare them, too",
+    Remedy.GIVE_REFERENCE: 'pass reference="exact", or f in mpmath where it cannot be replayed; or '
+    "evaluate a form of f that keeps its tail",
+    Remedy.GIVE_REFERENCE_FOR_SATURATED: "not verified, whatever the verdict: pass "
+    'reference="exact", or f in mpmath where it cannot be replayed, to compare them, too',
     Remedy.SHARPEN_REFERENCE: "give adjudge.reference.mpmath(g), or a derivative that keeps its "
     "digits",
+    Remedy.KEEP_DIGITS: "if these digits matter, write the derivative in a form in which nothing "
+    "cancels: s(x) s(-x) in place of s (1 - s), say",
     Remedy.MATCH_REFERENCE: "nothing is compared with it: give the same function, constants "
     "included",
     Remedy.ENLARGE_BUDGET: "give a larger max_evaluations, or mode='projected'",
