@@ -1,4 +1,5 @@
-"""What a check costs: of large arrays, of six numbers, at the start of pytest, on each engine.
+"""What a check costs: of large arrays, of six numbers, at the start of pytest, on each engine, and
+beside exact references.
 
 All without arguments, on a quiet machine, or one of them:
 
@@ -6,6 +7,7 @@ All without arguments, on a quiet machine, or one of them:
     python benchmarks/cost.py path --checkouts ../before .         # any checkouts side by side
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
+    python benchmarks/cost.py exact                                # beside exact references
     python benchmarks/cost.py engines                              # all that are installed
     python benchmarks/cost.py engines --pythons python3.11 venv/bin/python   # here or there
 """
@@ -473,6 +475,72 @@ def engines(repeats: int, pythons: Sequence[str]) -> str:
     return f"### {what}, on each engine\n\n{table(head, rows)}"
 
 
+# ---------------------------------------------------------------- exact references
+
+COUNTS = (10, 1000, 10_000)
+REPLAYED = ("values", "first derivatives", "second derivatives")
+
+
+def exact(repeats: int) -> str:
+    """What an operation on a number takes in a replay, and a check beside one as a multiple of the
+    check by differences, in turn and in the processor's time.
+    """
+    import torch
+
+    import adjudge
+    from adjudge.engine import backend_named
+    from adjudge.estimate.exact import EXACT_BITS, work_of
+    from adjudge.estimate.replay import precision, replay
+
+    def gelu(x: Any) -> Any:
+        return torch.nn.functional.gelu(x) * torch.exp(-(x**2))
+
+    random = np.random.default_rng(0)
+    programs: dict[str, tuple[Function, np.ndarray]] = {
+        "`sin(x)`": (torch.sin, random.normal(size=1000)),
+        "`gelu(x) exp(-x²)`": (gelu, random.normal(size=1000)),
+        "`digamma(x)`": (torch.digamma, 1 + random.random(200)),
+        "`x @ x @ x`, 16 x 16": (lambda x: x @ x @ x, random.normal(size=(16, 16))),
+        "`inv(x)`, 16 x 16": (torch.linalg.inv, random.normal(size=(16, 16))),
+        "`softmax(x)`": (lambda x: torch.softmax(x, -1), random.normal(size=1000)),
+    }
+    lines, rows = [], []
+    for name, (f, x) in programs.items():
+        program = backend_named("torch").program(lambda xs, f=f: (f(*xs),), (torch.tensor(x),))
+        cells = []
+        for tangents in range(3):
+            spent = []
+            for _ in range(repeats):
+                start = time.process_time()
+                with precision(EXACT_BITS):
+                    replay(program, [np.ones_like(x)] * tangents)
+                spent.append((time.process_time() - start) / work_of(program))
+            cells.append(f"{1e6 * statistics.median(spent):.1f}")
+        lines.append((name, f"{work_of(program):,}", *cells))
+    for count in COUNTS:
+        spent = {"by differences": list[float](), "exact": list[float]()}
+        peak, before = 0, host_peak(reset=True)
+        for seed in range(-1, repeats):  # the first one imports
+            x = torch.tensor(np.random.default_rng(seed + 1).normal(size=count), requires_grad=True)
+            for way, times in spent.items():
+                start = time.process_time()
+                asked = "exact" if way == "exact" else None
+                if not adjudge.examine(gelu, x, seed=max(seed, 0), reference=asked):
+                    raise SystemExit(f"a check of {count} numbers does not pass")
+                times += [time.process_time() - start] if seed >= 0 else []
+        peak = (host_peak() or 0) - (before or 0)
+        ratios = [a / b for a, b in zip(spent["exact"], spent["by differences"], strict=True)]
+        each = (f"{1e3 * statistics.median(times):.1f}" for times in spent.values())
+        ratio = f"{statistics.median(ratios):.0f} ({min(ratios):.0f} to {max(ratios):.0f})"
+        rows.append((f"{count:,}", *each, ratio, f"{peak / 2**20:.0f}"))
+    head = ("numbers", "differences, ms", "exact, ms", "times (least to most)", "MiB more")
+    return (
+        "### Exact references\n\nMicroseconds for one operation on a number in a replay:\n\n"
+        f"{table(('program', 'operations', *REPLAYED), lines)}\n"
+        f"Checks of `gelu(x) exp(-x²)` at random numbers:\n\n{table(head, rows)}"
+    )
+
+
 # ---------------------------------------------------------------- command line
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
@@ -480,6 +548,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
     "engines": lambda asked: engines(asked.repeats, asked.pythons),
+    "exact": lambda asked: exact(asked.repeats),
 }
 
 
