@@ -803,7 +803,8 @@ REMEDIES = {
     Remedy.MOVE_INTO_DOMAIN: "move x into the domain of the function",
     Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN: "move x into the domain of the function, or pass "
     "equal_nan=True to let agreeing NaNs pass",
-    Remedy.WIDEN_DTYPE: "check in a wider dtype, or at a point where the function is less noisy",
+    Remedy.WIDEN_DTYPE: "check in a wider dtype, at a point where the function is less noisy, or "
+    'with reference="exact"',
     Remedy.GIVE_REFERENCE: 'pass reference="exact", or f in mpmath where it cannot be replayed; or '
     "evaluate a form of f that keeps its tail",
     Remedy.GIVE_REFERENCE_FOR_SATURATED: "not verified, whatever the verdict: pass "
