@@ -248,6 +248,12 @@ def logsigmoid(t: Any) -> Any:
     return -mpmath.log1p(mpmath.exp(-t))
 
 
+def weibull(scale: Any, shape: Any, x: Any) -> Any:
+    """The logarithm of the density of Weibull's distribution."""
+    t = x / scale
+    return log(shape / scale) + (shape - 1) * log(t) - t**shape
+
+
 def ctc_loss(x: Any) -> Any:
     """The CTC loss of the label 1, of which `x` has the log-probabilities, the blank ones first: a
     path has blanks, then ones, then blanks.
@@ -342,6 +348,13 @@ def torch_findings() -> Iterator[tuple[Any, ...]]:
         ("torch.special.erfcx", "x = 1e6", torch.special.erfcx, ([1e6],), each(erfcx)),
         ("torch.special.log_ndtr", "x = -1e8", torch.special.log_ndtr, ([-1e8],), each(log_ndtr)),
         ("F.logsigmoid", "x = 30", F.logsigmoid, ([30.0],), each(logsigmoid)),
+        ("torch.expm1", "x = -27", torch.expm1, ([-27.0],), each(mpmath.expm1)),
+        ("Weibull.log_prob", "scale 21.6, concentration 102, x = 0.3",
+         lambda a, k, x: torch.distributions.Weibull(a, k).log_prob(x),
+         ([21.6], [102.0], [0.3]), weibull),
+        ("NegativeBinomial.variance", "logits = 307",
+         lambda x: torch.distributions.NegativeBinomial(5, logits=x).variance,
+         ([307.0],), lambda x: 5 * exp(x) * (1 + exp(x))),
         ("F.cosine_similarity", "eps = 1", lambda x: F.cosine_similarity(x, ahead, 0, 1.0),
          ([0.3, 0.4],), lambda x: (x[0] + 2 * x[1]) / mpmath.sqrt(5)),
         ("F.hardsigmoid", "any", F.hardsigmoid, ([0.4, -1.3],), lambda x: (x + 3) / 6),
@@ -381,6 +394,7 @@ def jax_findings() -> Iterator[tuple[Any, ...]]:
          lambda t: mpmath.log(mpmath.ncdf(t))),
         ("jax.scipy.special.log_ndtr", special.log_ndtr, [-1e8], log_ndtr),
         ("jax.scipy.special.erfcx", special.erfcx, [1e6], erfcx),
+        ("jnp.expm1", jnp.expm1, [-27.0], mpmath.expm1),
         ("jax.scipy.special.dawsn", special.dawsn, [1e6], dawson),
         ("jax.scipy.special.wofz", lambda x: special.wofz(x).imag, [1e6],
          lambda t: 2 / mpmath.sqrt(mpmath.pi) * dawson(t)),

@@ -1,10 +1,14 @@
 """Every differentiable operator of PyTorch, right and with planted errors, through the checkers.
 
 The operators and their inputs are those of PyTorch's own test database. The gradient of one element
-of one input is multiplied by 1 + delta; the value and every other gradient stay right.
+of one input is multiplied by 1 + delta; the value and every other gradient stay right. With
+`kernels` for a first argument the operators refuse all dtypes but float32, or but bfloat16, as a
+kernel does that is written for one of them.
 """
 
 import dataclasses
+import functools
+import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -201,7 +205,22 @@ def units(dtypes: Sequence[str] = ("float64", "complex128")) -> list[str]:
     return [f"{dtype} {k} {name(op)}" for k, op in enumerate(op_db) for dtype in dtypes]
 
 
-def prepare(deltas: Sequence[float], device: str = "cpu") -> Callable[[str], Iterator[Case]]:
+def of_one_dtype(function: Function, dtype: torch.dtype) -> Function:
+    """The function as a kernel that takes one dtype alone."""
+
+    def call(*values: torch.Tensor) -> Any:
+        for value in values:
+            if value.dtype != dtype:
+                raise TypeError(f"no kernel for {value.dtype}")
+        return function.call(*values)
+
+    call.__qualname__ = function.call.__qualname__
+    return dataclasses.replace(function, call=call)
+
+
+def prepare(
+    deltas: Sequence[float], device: str = "cpu", *, kernels: bool = False
+) -> Callable[[str], Iterator[Case]]:
     """The cases of an operator: as it is, and with each relative error."""
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -232,6 +251,7 @@ def prepare(deltas: Sequence[float], device: str = "cpu") -> Callable[[str], Ite
 
             def make(_engine: str, delta: float = delta) -> tuple[Any, tuple[Any, ...]]:
                 function = first_usable(operator, kind, device)
+                function = of_one_dtype(function, kind) if kernels else function
                 function = scaled(function, spot, delta) if spot and delta else function
                 return function.call, function.inputs
 
@@ -253,7 +273,14 @@ def kind_of(operator: OpInfo, dtype: torch.dtype, device: str) -> str:
 
 
 FAMILY = Family(units, prepare, alone=True)
+NARROW = ("float32", "bfloat16")
+KERNELS = Family(
+    functools.partial(units, NARROW), functools.partial(prepare, kernels=True), alone=True
+)
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["kernels"]:
+        compare(KERNELS, "Kernels of one dtype", ("adjudge",), NARROW, sys.argv[2:])
+        raise SystemExit
     judges = ("adjudge", "torch slow", "torch fast")
     compare(FAMILY, "PyTorch's operators", judges, ("float64", "complex128"))
