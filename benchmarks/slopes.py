@@ -27,11 +27,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from harness import first_line, header, isolated, table, told
+from sweep_cases import FIXED, parametrisations
 
+from adjudge import examine
 from adjudge.engine import backend_named
 from adjudge.errors import AdjudgeError
 from adjudge.estimate import Direction, Exact, enclosure_of
@@ -43,7 +46,8 @@ UNITS = 8
 """So many spacings of x may a derivative be off by."""
 CHUNK = 25
 """So many points are replayed at once; one by one where they cannot be."""
-METHODS = ("log_prob", "cdf", "icdf", "entropy", "mean", "variance")
+OF_VALUES = ("log_prob", "cdf", "icdf")
+METHODS = (*OF_VALUES, "entropy", "mean", "variance")
 WHOLE = ("n", "k", "p", "d")
 """Parameters that are whole numbers."""
 RIGHT, ROUNDING, WRONG, UNKNOWN = "right", "rounding", "wrong", "not enclosed"
@@ -117,69 +121,49 @@ def distributions() -> Iterator[Function]:
     """Methods and divergences of PyTorch's families of one real number."""
     import torch
 
-    module, made = torch.distributions, {}
-    for name in module.__all__:
-        kind = getattr(module, name)
-        constraints = getattr(kind, "arg_constraints", None)
-        if not isinstance(constraints, dict) or not constraints:
+    module = torch.distributions
+    for kind in (getattr(module, name) for name in module.__all__):
+        known = getattr(kind, "arg_constraints", None)
+        if not isinstance(known, dict) or any(
+            getattr(one, "event_dim", 0) for one in known.values()
+        ):
             continue
-        sets = [constraints.get(one, module.constraints.real) for one in constraints]
-        if any(one.event_dim for one in sets if one is not None) or name == "Geometric":
-            continue
-        ways = [("probs",), ("logits",)] if {"probs", "logits"} <= set(constraints) else [()]
-        for way in ways:
-            names = [one for one in constraints if one not in ("probs", "logits") or one in way]
-            made[f"{name}({', '.join(names)})"] = kind, names, constraints
-    for label, (kind, names, constraints) in made.items():
-        kinds, n = tuple(drawn_for(one, constraints[one]) for one in names), len(names)
+        for label, names, fixed in parametrisations(kind):
+            kinds = tuple(drawn_for(known.get(one, kind.support)) for one in names)
 
-        def build(*given: Any, kind: Any = kind, names: Any = names) -> Any:
-            return kind(**dict(zip(names, given, strict=True)), validate_args=False)
+            def build(*given: Any, kind: Any = kind, names: Any = names, fixed: Any = fixed) -> Any:
+                named = dict(zip(names, given, strict=True)) | {one: FIXED[one] for one in fixed}
+                return kind(**named, validate_args=False)
 
-        def within(*given: Any, build: Any = build, count: int = n) -> Any:
-            return build(*given[:count]).support.check(given[count])
+            def within(*given: Any, build: Any = build) -> Any:
+                return build(*given[:-1]).support.check(given[-1])
 
-        for method in METHODS:
-            takes = method in ("log_prob", "cdf", "icdf")
-            value = {"icdf": "share", "log_prob": drawn_for("", kind.support)}.get(method, "any")
+            def divergence(*given: Any, build: Any = build, n: int = len(names)) -> Any:
+                return module.kl_divergence(build(*given[:n]), build(*given[n:]))
 
-            def f(*given: Any, build: Any = build, method: str = method, count: int = n) -> Any:
-                found = getattr(build(*given[:count]), method)
-                return found(*given[count:]) if callable(found) else found
+            own = {"log_prob": drawn_for(kind.support), "cdf": "any", "icdf": "share"}
+            for method in METHODS:
+                of = (own[method],) if method in own else ()
 
-            asked = within if method in ("log_prob", "cdf") else None
-            own = (*kinds, *([value] * takes))
-            yield Function(f"torch {label}.{method}", "torch", f, own, asked)
+                def f(*given: Any, build: Any = build, method: str = method) -> Any:
+                    count = len(given) - (method in OF_VALUES)
+                    found = getattr(build(*given[:count]), method)
+                    return found(*given[count:]) if callable(found) else found
 
-        def pair(*given: Any, build: Any = build, n: int = n) -> Any:
-            return module.kl_divergence(build(*given[:n]), build(*given[n:]))
-
-        yield Function(f"torch kl_divergence {label}", "torch", pair, kinds * 2)
+                asked = within if method in ("log_prob", "cdf") else None
+                yield Function(f"torch {label}.{method}", "torch", f, (*kinds, *of), asked)
+            yield Function(f"torch kl_divergence {label}", "torch", divergence, kinds * 2)
 
 
-def drawn_for(name: str, constraint: Any) -> str:
+def drawn_for(constraint: Any) -> str:
     """The kind of numbers for a parameter or a value."""
     said = str(constraint)
-    if "nteger" in said or "Boolean" in said or name == "total_count":
+    if "nteger" in said or "Boolean" in said:
         return "whole"
     return "share" if "Interval" in said else "positive" if "Greater" in said else "real"
 
 
 # ---------------------------------------------------------------- one function
-
-
-@dataclass
-class Points:
-    """A program at points, as what an exact reference asks."""
-
-    asked: Any
-    which: int
-
-    def program(self, _x: Any) -> Any:
-        return self.asked
-
-    def inputs(self, v: np.ndarray) -> list[np.ndarray]:
-        return [v if k == self.which else 0 * v for k in range(len(self.asked.inputs))]
 
 
 def judged(one: Function, count: int, dtype: str, seed: int) -> list[dict[str, Any]]:
@@ -215,7 +199,8 @@ def compared(one: Function, backend: Any, xs: list[Any], which: int, dtype: str)
         raise ValueError("it has no derivative")
     slope = np.asarray(backend.arrays.to_host(found), float)
     try:
-        link, exact = Points(backend.program(f, (xs[which],)), 0), Exact(10**8, Roundings(eps, 1))
+        program, exact = backend.program(f, (xs[which],)), Exact(10**8, Roundings(eps, 1))
+        link: Any = SimpleNamespace(program=lambda _x: program, inputs=lambda v: [v])
         exact.require(link, host)
         along = Direction(ones, 1.0, np.inf, np.inf)
         true = exact.along(link, host, along)
@@ -299,6 +284,11 @@ def main() -> None:
         import jax
 
         jax.config.update("jax_enable_x64", True)
+    if any(one.startswith("torch") for one in args.modules):  # imports it before it forks
+        import torch
+
+        x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+        examine(torch.sin, x, reference="exact")
     found: dict[str, list[Any]] = {}
     for module in args.modules:
         ways = {"torch.distributions": distributions, "jax.scipy.stats": stats}
