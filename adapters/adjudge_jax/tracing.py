@@ -2,8 +2,9 @@
 equation.
 
 Compiled and rematerialised functions are walked into. Loops and branches are run with the values at
-hand, so that the program has a step for each operation of each iteration. The call of a function
-with a custom derivative is one step, whose derivative is the custom one.
+hand, so that the program has a step for each operation of each iteration. Of a long loop it has
+those of chosen iterations, and one step for all iterations between two of these. The call of a
+function with a custom derivative is one step, whose derivative is the custom one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -51,8 +52,12 @@ WHOLE = ("sign", "floor", "ceil", "round")
 """The names of the primitives whose results are whole numbers, which nothing has rounded."""
 
 MOST_STEPS = 5000
-"""A loop that has run so many steps becomes one step. Without a limit, a loop of a million
-iterations would fill the memory with its values. The value is ours."""
+"""Of a loop that has run so many steps, chosen iterations alone are steps. Without a limit, a loop
+of a million iterations would fill the memory with its values. The value is ours."""
+
+CHOSEN = 6
+"""So many iterations of a long loop are recorded step by step. The value is ours; JAX compiles what
+stands between them once or twice."""
 
 
 def trace(f: FlatFunction, x: Arrays) -> Trace:
@@ -94,6 +99,16 @@ class _TooLongError(Exception):
     """A loop has run more steps than are kept."""
 
 
+class _Loop(NamedTuple):
+    """A loop of which only chosen iterations are steps of their own."""
+
+    length: int
+    one: Callable[[int, Atoms], tuple[Sequence[Known], Sequence[Known]]]
+    """Runs an iteration on what is carried; returns what is carried on, and its rows."""
+    some: Callable[[int, int, Atoms], tuple[Sequence[Known], Sequence[Known]]]
+    """The same for the iterations from one to another, as one step that gives stacked rows."""
+
+
 class Walk:
     """The steps of a program, as they are found."""
 
@@ -101,7 +116,10 @@ class Walk:
     """Whether a function with a custom derivative is walked into, and is no step of its own."""
 
     most_steps = MOST_STEPS
-    """From how many steps on a loop is one step."""
+    """From how many steps on a loop is run in parts."""
+
+    chosen = CHOSEN
+    """How many iterations are recorded then; with none such a loop is one step."""
 
     def __init__(self, x: Arrays) -> None:
         """There are no steps at first; `x` are the inputs."""
@@ -172,7 +190,10 @@ class Walk:
             except _TooLongError:
                 self.recorded.cut(start)
                 del self.steps[start:]
-                return None
+                if not self.chosen:
+                    return None
+                parts = self._scan_in_parts if name == "scan" else self._while_in_parts
+                return parts(equation, operands, place, scope)
         called = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
         if name in ONE_STEP or (name in CUSTOM and not self.into_custom):
             return None
@@ -214,7 +235,7 @@ class Walk:
             inputs = [*operands[:constants], *carry, *slices]
             results = self.through(params["jaxpr"], inputs, place, scope)
             carry, rows[k] = results[: params["num_carry"]], results[params["num_carry"] :]
-            self._within_limit(start)
+            self._within_limit(start, params["length"] / len(rows))
         columns = zip(*(rows[k] for k in order), strict=True) if order else ()
         return [*carry, *(self._stacked(column, place, scope) for column in columns)]
 
@@ -236,6 +257,124 @@ class Walk:
             self._within_limit(start)
         return carry
 
+    def _scan_in_parts(
+        self, equation: Any, operands: Atoms, place: Place, scope: str
+    ) -> list[Known]:
+        params = equation.params
+        length, first = params["length"], params["num_consts"]
+        carried = first + params["num_carry"]
+        stacked = operands[carried:]
+
+        def one(k: int, carry: Atoms) -> tuple[Sequence[Known], Sequence[Known]]:
+            row = length - 1 - k if params["reverse"] else k
+            slices = [self._row(x, row, place, scope) for x in stacked]
+            results = self.through(
+                params["jaxpr"], [*operands[:first], *carry, *slices], place, scope
+            )
+            return results[: params["num_carry"]], results[params["num_carry"] :]
+
+        def some(k: int, stop: int, carry: Atoms) -> tuple[Sequence[Known], Sequence[Known]]:
+            rows = (length - stop, length - k) if params["reverse"] else (k, stop)
+            slices = [self._rows(x, rows, place, scope) for x in stacked]
+            part = {**params, "length": stop - k, "unroll": 1}
+
+            def run(operands: Arrays) -> Arrays:
+                return tuple(equation.primitive.bind(*operands, **part))
+
+            given = [*operands[:first], *carry, *slices]
+            results = self._part(equation, run, stop - k, given, place, scope)
+            return results[: params["num_carry"]], results[params["num_carry"] :]
+
+        carry, parts = self._in_parts(_Loop(length, one, some), operands[first:carried])
+        ordered = parts[::-1] if params["reverse"] else parts
+        columns = zip(*ordered, strict=True)
+        return [*carry, *(self._joined_rows(column, place, scope) for column in columns)]
+
+    def _while_in_parts(
+        self, equation: Any, operands: Atoms, place: Place, scope: str
+    ) -> list[Known]:
+        params = equation.params
+        first = params["cond_nconsts"]
+        second = first + params["body_nconsts"]
+        condition, body = map(jex.jaxpr_as_fun, (params["cond_jaxpr"], params["body_jaxpr"]))
+
+        def turned(given: Sequence[Any], carry: Sequence[Any]) -> Sequence[Any]:
+            made = body(*given[first:second], *carry)
+            goes = condition(*given[:first], *carry)[0]
+            # under `jax.vmap` what has stopped is kept
+            return _kept(goes, *made, *carry) if jnp.ndim(goes) else made
+
+        def counted(given: Sequence[Any]) -> Any:
+            def goes(state: Any) -> Any:
+                return jnp.any(condition(*given[:first], *state[1:])[0])
+
+            def turn(state: Any) -> Any:
+                return (state[0] + 1, *turned(given, state[1:]))
+
+            return jax.lax.while_loop(goes, turn, (0, *given[second:]))[0]
+
+        whole = jax.make_jaxpr(lambda *given: turned(given, given[second:]))
+
+        def one(_: int, carry: Atoms) -> tuple[Sequence[Known], Sequence[Known]]:
+            given = [*operands[:second], *carry]
+            return self.through(whole(*(x.value for x in given)), given, place, scope), ()
+
+        def some(k: int, stop: int, carry: Atoms) -> tuple[Sequence[Known], Sequence[Known]]:
+            def run(given: Arrays) -> Arrays:
+                def turn(state: Any) -> Any:
+                    return (state[0] + 1, *turned(given, state[1:]))
+
+                start = (0, *given[second:])
+                return tuple(jax.lax.while_loop(lambda s: s[0] < stop - k, turn, start)[1:])
+
+            return self._part(
+                equation, run, stop - k, [*operands[:second], *carry], place, scope
+            ), ()
+
+        length = int(counted([x.value for x in operands]))
+        return [*self._in_parts(_Loop(length, one, some), operands[second:])[0]]
+
+    def _in_parts(
+        self, loop: _Loop, carry: Atoms
+    ) -> tuple[Atoms, list[Sequence[tuple[Known, bool]]]]:
+        """Runs a loop, of which `chosen` iterations are recorded, the first and the last among
+        them. Returns what it carries out, and the rows that it makes in turn, each with whether it
+        is one.
+        """
+        last, count = loop.length - 1, max(min(self.chosen, loop.length) - 1, 1)
+        chosen = sorted({round(j * last / count) for j in range(count + 1)})
+        rows: list[Sequence[tuple[Known, bool]]] = []
+        steps: list[int] = []
+        parts: list[int] = []
+        for k, before in zip(chosen, (-1, *chosen), strict=False):
+            if k > before + 1:
+                here = len(self.steps)
+                carry, made = loop.some(before + 1, k, carry)
+                rows.append([(one, False) for one in made])
+                parts += [j for j in range(here, len(self.steps)) if self.steps[j].iterations]
+            here = len(self.steps)
+            carry, made = loop.one(k, carry)
+            rows.append([(one, True) for one in made])
+            steps += range(here, len(self.steps))
+        for j in parts:
+            self.steps[j] = replace(self.steps[j], holds=tuple(steps))
+        return carry, rows
+
+    def _part(
+        self,
+        equation: Any,
+        run: FlatFunction,
+        iterations: int,
+        operands: Atoms,
+        place: Place,
+        scope: str,
+    ) -> list[Known]:
+        """Adds a step for several iterations of a loop."""
+        about = _about(equation)
+        about["static"] = {**about["static"], "length": iterations}
+        about["iterations"] = iterations
+        return self._add(run=run, operands=operands, place=place, module=scope, **about)
+
     def _cond(
         self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
     ) -> list[Known]:
@@ -250,13 +389,17 @@ class Walk:
     def _taken(self) -> int:
         return len(self.steps)
 
-    def _within_limit(self, start: int) -> None:
-        if self._taken - start > self.most_steps:
+    def _within_limit(self, start: int, times: float = 1) -> None:
+        """Raises where the steps from `start` on are too many, or will be once there are `times` as
+        many.
+        """
+        if (self._taken - start) * times > self.most_steps:
             raise _TooLongError
 
     def _row(self, stacked: Known, k: int, place: Place, scope: str) -> Known:
         def run(operands: Arrays) -> Arrays:
-            return (jax.lax.index_in_dim(operands[0], k, keepdims=False),)
+            # JAX compiles what takes a row that is known anew for each
+            return (jax.lax.dynamic_index_in_dim(operands[0], k, keepdims=False),)
 
         static = {"axis": 0, "index": k}
         return self._add(
@@ -276,16 +419,45 @@ class Walk:
             name="stack", run=run, operands=column, static={"axis": 0}, place=place, module=scope
         )[0]
 
+    def _rows(self, stacked: Known, rows: tuple[int, int], place: Place, scope: str) -> Known:
+        def run(operands: Arrays) -> Arrays:
+            return (jax.lax.dynamic_slice_in_dim(operands[0], rows[0], rows[1] - rows[0]),)
+
+        return self._add(
+            name="slice_in_dim",
+            run=run,
+            operands=[stacked],
+            static={"axis": 0, "rows": rows},
+            place=place,
+            module=scope,
+        )[0]
+
+    def _joined_rows(self, column: Sequence[tuple[Known, bool]], place: Place, scope: str) -> Known:
+        single = tuple([one for _, one in column])
+
+        def run(operands: Arrays) -> Arrays:
+            pairs = zip(operands, single, strict=True)
+            return (jnp.concatenate([x[None] if one else x for x, one in pairs]),)
+
+        return self._add(
+            name="concatenate",
+            run=run,
+            operands=[known for known, _ in column],
+            static={"single": single},
+            place=place,
+            module=scope,
+        )[0]
+
     def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
-        """Runs a step. It is kept where it depends on the inputs, and its results are constants
-        where it does not.
+        """Runs a step. It is kept where it depends on the inputs or on arrays that the function
+        closes over, and its results are constants where it does not.
         """
         results = run(tuple([one.value for one in operands]))
-        if not any(isinstance(one.operand, Ref) for one in operands):
-            return [Known(result, result) for result in results]
-        here, handed = len(self.steps), tuple([one.operand for one in operands])
         pairs = enumerate(operands)
         closed = [k for k, one in pairs if id(one.value) in self._closed_over]
+        if not closed and not any(isinstance(one.operand, Ref) for one in operands):
+            return [Known(result, result) for result in results]
+        here, handed = len(self.steps), tuple([one.operand for one in operands])
         self.steps.append(
             Step(
                 run=run,
@@ -303,6 +475,7 @@ class _Moving(Walk):
     """Moves what is read and each result by one spacing. Custom rules are walked into."""
 
     into_custom = True
+    chosen = 0
 
     def __init__(self, x: Arrays, draw: int, wide: bool) -> None:
         """`draw` chooses what is moved up; doubles are moved where `wide`."""
@@ -391,6 +564,7 @@ class _PastCasts(Walk):
     """Runs a program in double precision, past its conversions to narrower dtypes."""
 
     into_custom = True
+    chosen = 0
 
     def _step(
         self,

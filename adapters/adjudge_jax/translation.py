@@ -105,6 +105,7 @@ class _Translation(Walk):
     """The operations of a program, as they are found."""
 
     into_custom = True
+    chosen = 0
     most_steps = MOST_OPERATIONS
 
     def __init__(self, x: Arrays, builder: ProgramBuilder) -> None:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 import optree
 import torch
 import torch.utils.checkpoint
+import torch.utils.hooks
 from torch._subclasses import FakeTensor
 from torch.nn.modules._functions import BackwardHookFunction
 from torch.overrides import TorchFunctionMode, resolve_name
@@ -32,6 +33,7 @@ from adjudge.engine import (
     Environment,
     Evaluation,
     FlatFunction,
+    Hook,
     Operand,
     Place,
     Ref,
@@ -39,6 +41,7 @@ from adjudge.engine import (
     Step,
     Trace,
     defined_at,
+    innermost,
     place_of,
 )
 from adjudge.errors import Catching, Source, mark, running
@@ -77,7 +80,7 @@ def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
         y = f(x)
     outputs = tuple(map(recorder.operand, y))
     cotangents = partial(_handed_back, y, recorder.edges, [_edge(leaf) for leaf in x])
-    return Trace(recorder.steps, recorder.recorded, outputs, cotangents)
+    return Trace(recorder.steps, recorder.recorded, outputs, cotangents, recorder.hooks)
 
 
 def _edge(tensor: torch.Tensor) -> Any:
@@ -122,6 +125,7 @@ class _Recorder(TorchFunctionMode):
         self.recorded = Evaluation(tuple(map(copied, x)), self.steps)
         self.edges: list[tuple[Any, ...]] = []
         """For each step, where the gradients of its results come by."""
+        self.hooks: list[Hook] = []
         self._environment = environment
         self._names: Names = {}
         self._known = WeakTensorKeyDictionary()
@@ -149,6 +153,8 @@ class _Recorder(TorchFunctionMode):
             self._add(
                 Step("torch.autograd.grad", _nothing, (), 0, place=place, differentiates=True), ()
             )
+        if func is torch.Tensor.register_hook and not inside:
+            self._hooked(args[0], [*args, *(kwargs or {}).values()][1:])
         if name is None:
             return func(*args, **(kwargs or {}))
         return self.call(func, func, tuple(args), dict(kwargs or {}), about_call(func, name))
@@ -158,6 +164,10 @@ class _Recorder(TorchFunctionMode):
         if cls is torch.utils.checkpoint.CheckpointFunction:
             called, _, *operands = args
             return called(*operands)
+        if cls is BackwardHookFunction:
+            hooks = _hooks_of_module(sys._getframe())
+            for one in args:
+                self._hooked(one, hooks)
         about = {"name": HOOK} if cls is BackwardHookFunction else rule_of(cls)
         return self.call(function, cls.apply, args, {}, about)
 
@@ -201,6 +211,13 @@ class _Recorder(TorchFunctionMode):
                 write = _Write(ref, one.detach(), version_of(one))
                 self._writes.setdefault(_memory(one), []).append(write)
         return returned
+
+    def _hooked(self, tensor: object, hooks: Sequence[Any]) -> None:
+        """Notes that hooks get the gradient of a tensor. A parameter is no value of the program."""
+        if isinstance(tensor, torch.Tensor) and (tensor in self._known or tensor.grad_fn):
+            value = self.operand(tensor)
+            some = hooks if isinstance(value, Ref) else ()
+            self.hooks += [Hook(value, _name_of_hook(one), defined_at(one)) for one in some]
 
     # ---------------------------------------------------------------- values
 
@@ -542,6 +559,23 @@ def _module_running(frame: Any, names: Names) -> str:
     if outer not in names:
         names[outer] = {id(one): name for name, one in outer.named_modules()}
     return names[outer].get(id(inner)) or type(inner).__name__
+
+
+def _name_of_hook(hook: Any) -> str:
+    name = str(getattr(innermost(hook), "__name__", "__call__"))
+    return type(hook).__name__ if name == "__call__" else name
+
+
+def _hooks_of_module(frame: Any) -> list[Any]:
+    """Returns the backward hooks of the module that sets them up now on its inputs or outputs."""
+    while frame is not None:
+        held = frame.f_locals.get("self")
+        if isinstance(held, torch.utils.hooks.BackwardHook):
+            inputs = frame.f_code.co_name == "setup_input_hook"
+            if inputs or frame.f_code.co_name == "setup_output_hook":
+                return list(held.user_hooks if inputs else held.user_pre_hooks)
+        frame = frame.f_back
+    return []
 
 
 def stack(frame: Any) -> Iterator[tuple[str, int]]:

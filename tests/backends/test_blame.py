@@ -348,6 +348,42 @@ def test_a_rule_in_a_scan_is_named_with_its_calls(wide):
     assert lines(report) == {programs.line_of("jax", "tanh")}
 
 
+@pytest.mark.parametrize("wrong_at", [None, "each", 3.0])
+def test_a_rule_in_a_long_scan_is_named_wherever_it_is_wrong(wide, monkeypatch, wrong_at):
+    jax = pytest.importorskip("jax")
+    np = jax.numpy
+    monkeypatch.setattr("adjudge_jax.tracing.Walk.most_steps", 10)
+    monkeypatch.setattr("adjudge_jax.tracing.Walk.chosen", 2)
+
+    @jax.custom_vjp
+    def turned(x, k):
+        return np.sin(x)
+
+    def backward(kept, w):
+        x, k = kept
+        wrong = 1.0 if wrong_at is None else np.where((wrong_at == "each") | (k == wrong_at), 2, 1)
+        return wrong * w * np.cos(x), None
+
+    turned.defvjp(lambda x, k: (np.sin(x), (x, k)), backward)
+
+    def f(x):
+        return jax.lax.scan(lambda h, k: (turned(h, k) + h * h, None), x, np.arange(12.0))[0]
+
+    report = adjudge.blame(f, (np.array([0.2, 0.3]),), seed=0)
+
+    assert sum(step.iterations for step in report.steps) == 10
+    if wrong_at is None:
+        assert report
+        assert report.at_fault == []
+    else:
+        (found,) = report.at_fault
+        assert (found.fault.rule, found.fault.file) == ("backward", THIS)
+        assert found.fault.line == backward.__code__.co_firstlineno
+        assert report.explained
+        assert report.headline.startswith(f"FAIL: the rule at fault: {found.name}")
+        assert found.step.name == ("turned" if wrong_at == "each" else "scan")
+
+
 def test_a_function_that_jax_cannot_trace_is_judged_as_a_whole(wide):
     jnp = pytest.importorskip("jax.numpy")
 
@@ -791,10 +827,120 @@ def test_a_hook_is_named_with_its_module_and_what_it_changes_with_its_number(tor
     report = adjudge.blame(model, (torch.rand(2, 3, dtype=torch.float64),), seed=0)
 
     (line,) = [line for line in str(report).splitlines() if "the gradient of" in line]
-    assert line == (
+    assert line.startswith(
         "  the gradient of the result of torch.nn.functional.linear in module 0 "
-        "is not what comes back from a backward hook of module 1 (step 0)"
+        "is not what comes back from a backward hook of module 1, past the hook <lambda> ("
     )
+    assert line.endswith(") (step 0)")
+
+
+def halved(gradient):
+    return gradient / 2
+
+
+def seen(gradient):
+    """A hook that only looks."""
+
+
+class Tripled:
+    def __call__(self, gradient):
+        return 3 * gradient
+
+
+@pytest.mark.parametrize("where", ["the input", "a value", "the output", "a part"])
+@pytest.mark.parametrize("hook", [halved, Tripled(), seen], ids=["halved", "object", "seen"])
+def test_a_hook_on_a_tensor_is_named_with_its_line_where_it_changes_a_gradient(torch, where, hook):
+    def f(x):
+        y = x.sin()
+        part, z = y[:2], y.exp()
+        places = {"the input": x, "a value": y, "the output": z, "a part": part}
+        if x.requires_grad:
+            places[where].register_hook(hook)
+        return part.sum() + z
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    if hook is seen:
+        assert report
+        assert not report.hooks
+        return
+    name, code = type(hook).__name__, type(hook).__call__
+    if hook is halved:
+        name, code = "halved", halved
+    (found,) = report.hooks
+    assert (found.name, found.place) == (name, (THIS, code.__code__.co_firstlineno))
+    assert report.headline.startswith(f"FAIL: a hook changes the gradient: {name} (")
+    assert report.to_dict()["hooks"][0]["line"] == code.__code__.co_firstlineno
+    assert f", past the hook {name} (" in str(report)
+
+
+def test_of_several_hooks_none_is_said_to_be_the_one(torch):
+    def f(x):
+        y = x.sin()
+        if x.requires_grad:
+            y.register_hook(seen)
+            y.register_hook(hook=halved)
+        return y.exp()
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert report.headline.startswith("FAIL: one of these hooks changes the gradient: seen (")
+
+
+@pytest.mark.parametrize("pre", [False, True])
+def test_a_hook_of_a_module_is_named_with_its_line(torch, pre):
+    def hook(module, *gradients):
+        return tuple(gradient / 2 for gradient in gradients[0])
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()).double()
+    if pre:
+        model[0].register_full_backward_pre_hook(hook)
+    else:
+        model[0].register_full_backward_hook(hook)
+
+    report = adjudge.blame(model, (torch.rand(2, 3, dtype=torch.float64),), seed=0)
+
+    (found,) = set(report.hooks)
+    assert (found.name, found.place) == ("hook", (THIS, hook.__code__.co_firstlineno))
+
+
+@on_both
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("through", [False, True], ids=["itself", "computed"])
+def test_a_rule_is_judged_for_what_is_computed_from_a_captured_array(
+    adjudge_backend, with_vjp, wide, factor, through
+):
+    xp = adjudge_backend.xp
+
+    def backward(x, w, g):
+        return g * xp.sin(w), factor * g * x * xp.cos(w)
+
+    rule = with_vjp(lambda x, w: x * xp.sin(w), backward)
+    weight, x = (xp.asarray(some, dtype=xp.float64) for some in ([0.1, 0.7], [-0.5, 0.4]))
+    if adjudge_backend.name == "torch":
+        weight.requires_grad_()
+
+    report = adjudge.blame(lambda x: rule(x, xp.exp(weight) if through else weight), (x,), seed=0)
+
+    assert (report.whole.verdict, bool(report)) == (Verdict.PASS, factor == 1.0)
+    assert report.closed_over == []
+    if factor != 1.0:
+        assert "inputs[1]" in str(report)
+
+
+def test_cuts_in_different_lines_are_told_apart(torch):
+    def f(x):
+        shift = (x - 1).detach()  # which is meant
+        y = (x - shift).exp() * shift.exp()
+        first = x.sin().detach() * x
+        return y + first + x.cos().detach() * x
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    lines = [one.step.place.line - f.__code__.co_firstlineno for one in report.at_fault]
+    assert lines == [3, 4]
+    assert report.explained
+    assert str(report).count("the derivative ends in") == 2
 
 
 def test_of_two_calls_that_share_what_they_keep_the_last_one_is_right(torch):

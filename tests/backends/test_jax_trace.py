@@ -1,6 +1,7 @@
 """What JAX does at a point, recorded as a straight-line program."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -126,14 +127,64 @@ def test_loops_are_unrolled_and_branches_taken_with_the_values_at_hand():
     np.testing.assert_allclose(outputs[0], y, rtol=1e-14)
 
 
-def test_a_long_loop_is_one_step(monkeypatch):
-    monkeypatch.setattr("adjudge_jax.tracing.Walk.most_steps", 10)
+def scanned(reverse, x):
+    def body(carry, t):
+        return sine(carry) + t, carry * t
 
-    program = traced(
-        lambda x: (lax.scan(lambda c, t: (sine(c), None), x, None, 20)[0],), jnp.ones(2)
-    )
+    y, rows = lax.scan(body, x, jnp.arange(20.0) / 20, reverse=reverse)
+    return y, rows
 
-    assert names(program) == ["scan"]
+
+def stopped(x):
+    def body(state):
+        k, y = state
+        return k + 1, cosine(y) + y
+
+    return lax.while_loop(lambda state: state[0] < 20, body, (0, x))
+
+
+def stopped_one_by_one(x):  # each entry after another number of turns
+    return jax.vmap(lambda y: lax.while_loop(lambda y: y < 9, lambda y: cosine(y) + y + 2, y))(x)
+
+
+@pytest.mark.parametrize(
+    ("f", "rule", "loop"),
+    [
+        (partial(scanned, False), "sine", "scan"),
+        (partial(scanned, True), "sine", "scan"),
+        (stopped, "cosine", "while"),
+        (lambda x: (stopped_one_by_one(x),), "cosine", "while"),
+    ],
+)
+@pytest.mark.parametrize("chosen", [2, 3])
+def test_of_a_long_loop_chosen_iterations_are_steps(monkeypatch, f, rule, loop, chosen):
+    monkeypatch.setattr("adjudge_jax.tracing.Walk.most_steps", 5)
+    monkeypatch.setattr("adjudge_jax.tracing.Walk.chosen", chosen)
+    x = jnp.array([0.3, 1.7])
+
+    program = traced(f, x)
+
+    rules = [k for k, name in enumerate(names(program)) if name == rule]
+    parts = [step for step in program.steps if step.iterations]
+    assert len(rules) == chosen
+    assert [step.name for step in parts] == [loop] * (chosen - 1)
+    assert all(set(rules) <= set(step.holds) for step in parts)
+    for at in (x, x * 1.01):
+        found = program.replay((at,)).values(program.outputs)
+        for one, expected in zip(found, f(at), strict=True):
+            np.testing.assert_allclose(one, expected, rtol=1e-12)
+
+
+def test_a_long_scan_in_parts_has_the_derivative_of_the_scan(monkeypatch):
+    monkeypatch.setattr("adjudge_jax.tracing.Walk.most_steps", 5)
+    x = jnp.array([0.3, 1.7])
+    program = traced(partial(scanned, True), x)
+
+    def again(x):
+        return sum(one.sum() for one in program.replay((x,)).values(program.outputs))
+
+    expected = jax.grad(lambda x: sum(one.sum() for one in scanned(True, x)))(x)
+    np.testing.assert_allclose(jax.grad(again)(x), expected, rtol=1e-12)
 
 
 def test_a_reversed_scan_runs_backwards():

@@ -97,6 +97,20 @@ class Step:
     """The setting under which it was called and derivatives are not recorded: `no_grad`."""
     opaque: str = ""
     """Why it cannot be run again, in words that follow its name; empty where it can."""
+    iterations: int = 0
+    """Where it is several iterations of a loop, of which others are steps of their own: how
+    many."""
+    holds: tuple[int, ...] = ()
+    """The steps of these others. What is wrong in one of them is wrong in this one as well."""
+
+
+class Hook(NamedTuple):
+    """What a program calls with the cotangent of a value on its way back, and may change it."""
+
+    value: Ref
+    name: str
+    place: Place
+    """Where it is defined."""
 
 
 class Evaluation:
@@ -204,6 +218,8 @@ class Trace:
     """Returns what the engine itself hands back while it pulls back cotangents of the outputs: the
     cotangent of each result of each step, and those of the inputs. `None` stands where it hands
     back nothing, and in place of the function where an engine does not show this."""
+    hooks: Sequence[Hook] = ()
+    """The hooks that were set on values while it ran, as far as an engine shows them."""
 
     @property
     def inputs(self) -> Values:

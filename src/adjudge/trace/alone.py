@@ -42,11 +42,11 @@ def judged_alone(
         return "gives another value when it is run again"
     with Catching(AdjudgeError) as raised:
         chosen: Options = {**options, "wrt": list(wrt), "backend": backend}
-        return at_one_point(_function(backend, step), step.operands, chosen)
+        return at_one_point(function_of(backend, step), step.operands, chosen)
     return f"cannot be judged: {raised.error}"
 
 
-def _function(backend: AutodiffBackend, step: Step) -> Callable[..., Any]:
+def function_of(backend: AutodiffBackend, step: Step) -> Callable[..., Any]:
     """Returns a step as a function of its operands, as users write one."""
 
     def function(*operands: Any) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any
 
-from adjudge.engine import INPUT, Place, Ref, Step
+from adjudge.engine import INPUT, Hook, Place, Ref, Step
 from adjudge.findings import Fault, Status, Verdict, plain, worst
 from adjudge.report import Report, how_often, rule_of, short_place, text_of, which_rule
 
@@ -36,6 +36,9 @@ class Judged:
     """The compositions of modes of which it has no derivative, and the whole has none, or a wrong
     one, because of it. The engine has these of other steps. It is not wrong then, and not at
     fault."""
+    within: Judged | None = None
+    """What is wrong in it, where it is several iterations of a loop, and those that are steps of
+    their own are right."""
 
     @property
     def verdict(self) -> Verdict:
@@ -53,6 +56,8 @@ class Judged:
     @property
     def report(self) -> Report:
         """The report of the first call that is wrong, or of the first."""
+        if self.within is not None:
+            return self.within.report
         return self.reports[(self.wrong or list(self.reports))[0]]
 
     @property
@@ -98,6 +103,8 @@ class Judged:
     @property
     def fault(self) -> Fault:
         """The step as data, for the report of a check."""
+        if self.within is not None:
+            return self.within.fault
         step = self.step
         rule, place = self._rule
         place = place if rule and place.file else step.place
@@ -148,6 +155,8 @@ class BlameReport:
     differences are too rough to say."""
     opaque: Mapping[int, str]
     """The steps that were not judged, though their turn had come, and why."""
+    of_constants: Collection[int] = ()
+    """The custom rules whose derivative for arrays that the function closes over was judged."""
     between: bool = False
     """Whether the whole is wrong, and the engine's derivative is not what the rules of the steps
     give together."""
@@ -161,6 +170,9 @@ class BlameReport:
     changed: Sequence[Ref] = ()
     """Where that is so: the values whose gradient is not what the rules of the steps that use them
     give, the last one first. It is empty where the engine does not show this."""
+    hooks: Sequence[Hook] = ()
+    """The hooks that are set on these values, or on what is computed from them: an engine may show
+    what a hook changes as what comes back from the step that made its value."""
     inputs: Sequence[str] = ()
     """The names of the inputs that are checked."""
     work: float = 0.0
@@ -193,9 +205,11 @@ class BlameReport:
     @property
     def closed_over(self) -> list[tuple[int, int]]:
         """The operands of custom rules, by the numbers of step and operand, that are arrays which
-        the function closes over, and for which no derivative was taken or judged.
+        the function closes over, and for which they give no derivative, or zeros: whether one is
+        meant is not known.
         """
-        custom = ((k, step) for k, step in enumerate(self.steps) if step.custom)
+        left = ((k, step) for k, step in enumerate(self.steps) if k not in self.of_constants)
+        custom = ((k, step) for k, step in left if step.custom)
         return [(k, j) for k, step in custom for j in step.closed_over]
 
     @property
@@ -229,6 +243,9 @@ class BlameReport:
         if self._ends_in_integers:
             return f"{self.verdict}: {which_rule(dead_end(self.steps[self.dead_ends[0]]))}"
         if self.first is None:
+            if self.hooks:
+                some = "a hook" if len(set(self.hooks)) == 1 else "one of these hooks"
+                return f"{self.verdict}: {some} changes the gradient: {_hooked(self.hooks)}"
             said = "nothing is wrong" if self else "no rule was found to be at fault"
             if self.note and not self.steps:
                 said = "the function was judged as a whole"
@@ -237,30 +254,36 @@ class BlameReport:
 
     @staticmethod
     def _where(judged: Judged) -> str:
+        judged = judged.within or judged
         place, module = judged.step.place, judged.step.module
         return (f" at {_shown(place)}" if place.file else "") + (f" in {module}" if module else "")
 
     def _change(self, ref: Ref) -> str:
         """Returns which value has another gradient than it should, and between which lines."""
-        users = [step for step in self.steps if ref in step.operands]
+        users = [step for step in self.steps if _uses(step, [ref])]
         to = ", ".join(_called(step) for step in users) or "the outputs"
         value = self.inputs[ref.number] if ref.step == INPUT else ""
         if not value:
             made = self.steps[ref.step]
             value = f"the result of {_called(made)}"
-        return f"  the gradient of {value} is not what comes back from {to}"
+        hooks = _hooked(set_on(self.hooks, self.steps, [ref]))
+        by = f", past the hook {hooks}" if hooks else ""
+        return f"  the gradient of {value} is not what comes back from {to}{by}"
 
     def __str__(self) -> str:
         """Returns the headline, what is wrong with the step, and what was judged."""
         lines = [self.headline]
         told: set[str] = set()
         for judged in self.at_fault:
-            if judged.name in told:  # with arrays of other shapes
+            which = which_rule(judged.fault) if judged.fault.cuts else judged.name
+            if which in told:  # with arrays of other shapes
                 continue
-            if told:
+            if told and judged.fault.cuts:
+                lines.append(f"also {which}")
+            elif told:
                 where = "" if judged.fault.rule else self._where(judged)
                 lines.append(f"also at fault: {judged.name}{where}, {judged.called}")
-            told.add(judged.name)
+            told.add(which)
             if judged.fault.rule:
                 lines.append(f"  first called{self._where(judged)}")
             found = judged.report.ranked
@@ -386,6 +409,10 @@ class BlameReport:
                 for one in self.undecided
             ],
             "changed": [list(ref) for ref in self.changed],
+            "hooks": [
+                {"name": one.name, "file": one.place.file, "line": one.place.line}
+                for one in self.hooks
+            ],
             "opaque": {str(k): reason for k, reason in self.opaque.items()},
             "work": self.work,
             "note": self.note,
@@ -429,6 +456,22 @@ def _called(step: Step) -> str:
     at = f" at {_shown(step.place)}" if step.place.file else ""
     within = f" in module {step.module}" if step.module and step.module not in step.name else ""
     return step.name + at + within
+
+
+def set_on(hooks: Iterable[Hook], steps: Sequence[Step], refs: Collection[Ref]) -> list[Hook]:
+    """Returns the hooks that are set on these values, or on results of steps that use them."""
+    users = {k for k, step in enumerate(steps) if _uses(step, refs)}
+    return [hook for hook in hooks if hook.value in refs or hook.value.step in users]
+
+
+def _uses(step: Step, refs: Collection[Ref]) -> bool:
+    return any(isinstance(one, Ref) and one in refs for one in step.operands)
+
+
+def _hooked(hooks: Iterable[Hook]) -> str:
+    """Returns hooks with their lines, each once."""
+    names = (f"{hook.name} ({_shown(hook.place)})" for hook in hooks)
+    return ", ".join(dict.fromkeys(names))
 
 
 def _numbered(steps: Sequence[int]) -> str:

@@ -33,7 +33,7 @@ from adjudge.errors import (
 from adjudge.findings import Fault, Status, Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report, which_rule
-from adjudge.trace.alone import judged_alone, moving
+from adjudge.trace.alone import function_of, judged_alone, moving
 from adjudge.trace.contributions import (
     DIRECTIONS,
     Direction,
@@ -42,7 +42,7 @@ from adjudge.trace.contributions import (
     directions,
     on_its_way,
 )
-from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut
+from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut, set_on
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
 """The options that hold for the check of each step as well."""
@@ -120,9 +120,15 @@ def blame(
         judge = _Judge(problem.backend, trace, wide, whole, found or [], of_steps, samples, problem)
         judge.run(every=every or found is None or (words or ["R"]) != ["R"])
         report = judge.report(function_name(f), found)
+        loop = next((one for one in report.at_fault if one.step.iterations), None)
+        if loop is not None:
+            opened = replace(loop, within=judge.opened(loop))
+            rows = [opened if one is loop else one for one in report.judged]
+            report = replace(report, judged=rows)
         if report.between or report.outside:
             names = [leaf.name for leaf in problem.X.leaves]
-            report = replace(report, changed=changed or [], inputs=names)
+            hooks = set_on(trace.hooks, trace.steps, changed or [])
+            report = replace(report, changed=changed or [], hooks=hooks, inputs=names)
     return report
 
 
@@ -178,7 +184,8 @@ def _faults(
     for one in judged:
         # without contributions a cut that is meant looks like one that is not
         if one.at_fault and (found is not None or (one.step.custom and not one.cuts)):
-            faults.setdefault(one.name, one.fault)  # the same with arrays of other shapes follows
+            # the same with arrays of other shapes follows
+            faults.setdefault(which_rule(one.fault) if one.cuts else one.name, one.fault)
         for lack in one.lacking:
             faults.setdefault(which_rule(lack), lack)
     for k in ends:
@@ -269,6 +276,11 @@ class _Judge:
         """Whether rules were judged for a derivative that the function takes of its own."""
         self._on_their_way: dict[int, Verdict] = {}
         """What was found of steps whose operands move as they do with the inputs."""
+        self.of_constants: set[int] = set()
+        """The custom rules whose derivative for what the function closes over was judged."""
+        self._wrong_for_constants: set[int] = set()
+        self._constant: set[int] = set()
+        """The steps that compute from what the function closes over, and not from the inputs."""
         self._sizes: list[int] = []
         """Each step reads and writes this many numbers."""
         arrays, recorded = self.backend.arrays, self.trace.recorded
@@ -278,10 +290,17 @@ class _Judge:
             self._sizes.append(sum(1 + _size(one) for one in (*infos, *map(arrays.info, results))))
             if any(map(arrays.is_differentiable, results)):
                 self.wrt[k] = sorted({*moving(self.backend, step, operands), *step.marked})
+                if step.custom and not self.wrt[k]:
+                    self.wrt[k] = list(step.closed_over)
+            refs = [one for one in step.operands if isinstance(one, Ref)]
+            if all(one.step in self._constant for one in refs):
+                self._constant.add(k)
             if step.results and (step.opaque or self.wrt.get(k)):
                 static = tuple(sorted(step.static.items()))
                 # what two steps have in common that compute the same function
-                key = step.name, step.rule_place, static, infos, step.opaque
+                # and of steps in which the derivative ends some may be meant
+                end = step.place if self._ends(k) else None
+                key = step.name, step.rule_place, static, infos, step.opaque, end
                 self.groups.setdefault(key, []).append(k)
 
         self.meant: set[int] = set()
@@ -292,7 +311,7 @@ class _Judge:
     def _ends(self, k: int) -> bool:
         """Returns whether a step of the engine hands no gradient on."""
         parts = [part for direction in self.found if (part := direction.steps[k]) is not None]
-        return not self.trace.steps[k].rule and all(part.ends for part in parts)
+        return bool(parts) and not self.trace.steps[k].rule and all(part.ends for part in parts)
 
     def stands_out(self, k: int) -> bool:
         """Returns whether a step adds something to the error of the whole."""
@@ -310,11 +329,13 @@ class _Judge:
             own = steps[calls[0]].custom
             if every or (custom and own) or outstanding:
                 order = [*outstanding, *(k for k in calls if k not in outstanding)]
-                orders.append((not outstanding, not own, order[: self.samples]))
-        orders.sort(key=itemgetter(0, 1))
+                # iterations of a loop are judged where those do not say it that are steps
+                held = bool(steps[calls[0]].holds)
+                orders.append((held, not outstanding, not own, order[: self.samples]))
+        orders.sort(key=itemgetter(0, 1, 2))
         rounds = zip_longest(*(order for *_, order in orders))
         for k in chain.from_iterable(rounds):
-            if k is None:
+            if k is None or (steps[k].holds and k in self.behind()):
                 continue
             if self.work >= self.budget:
                 break
@@ -329,6 +350,27 @@ class _Judge:
                 if self.work < self.budget:
                     self._judged(k)
 
+    def behind(self) -> set[int]:
+        """Returns the iterations of loops that do what a step at fault does, too."""
+        if not any(step.holds for step in self.trace.steps):
+            return set()
+        accused = {k for one in self.judged() if one.at_fault for k in one.calls}
+        pairs = enumerate(self.trace.steps)
+        return {k for k, step in pairs if not accused.isdisjoint(step.holds)}
+
+    def opened(self, loop: Judged) -> Judged | None:
+        """Returns what is wrong first in several iterations of a loop, some of which become steps
+        of their own; `None` where that is not found.
+        """
+        k = loop.wrong[0]
+        step = replace(self.trace.steps[k], operands=self.trace.recorded.operands(k))
+        options: Any = {**self.options, "wrt": self.wrt[k], "backend": self.backend}
+        with Catching(AdjudgeError):
+            report = blame(function_of(self.backend, step), step.operands, **options)
+            first = report.first
+            return first and (first.within or first)
+        return None
+
     def _judged(self, k: int) -> str:
         """Judges one step; returns why it cannot be judged, or nothing."""
         found = self._alone(self.trace, k)
@@ -339,13 +381,39 @@ class _Judge:
             with self.backend.environment.widening():
                 wide = self._alone(self.wide, k)
             found = found if isinstance(wide, str) else wide
-        self.reports[k] = found
+        self.reports[k] = self._with_constants(k, found)
         return ""
 
-    def _alone(self, trace: Trace, k: int) -> Report | str:
+    def _alone(self, trace: Trace, k: int, wrt: Sequence[int] | None = None) -> Report | str:
         step = replace(trace.steps[k], operands=trace.recorded.operands(k))
-        results = trace.recorded.results(k)
-        return judged_alone(self.backend, step, results, self.wrt.get(k, []), self.options)
+        results, wrt = trace.recorded.results(k), self.wrt.get(k, []) if wrt is None else wrt
+        return judged_alone(self.backend, step, results, wrt, self.options)
+
+    def _with_constants(self, k: int, found: Report) -> Report:
+        """Returns the report on a custom rule, or that on its derivative for what the function
+        closes over, if that is what is wrong.
+
+        Such operands do not move along any direction of the inputs, so that what a rule gives for
+        them adds nothing. Zeros for an array that nobody marked may be meant.
+        """
+        step = self.trace.steps[k]
+        wrt = [
+            j
+            for j, one in enumerate(step.operands)
+            if j in step.closed_over
+            or (isinstance(one, Ref) and one.step in self._constant and j in self.wrt[k])
+        ]
+        if not step.custom or not wrt:
+            return found
+        alone = self._alone(self.trace, k, wrt)
+        given = not isinstance(alone, str) and any(one.automatic for one in alone.entries)
+        if isinstance(alone, str) or (alone.verdict is Verdict.FAIL and not given):
+            return found
+        self.of_constants.add(k)
+        if alone.verdict is not Verdict.FAIL:
+            return found
+        self._wrong_for_constants.add(k)
+        return found if found.verdict is Verdict.FAIL else alone
 
     def dead_ends(self) -> list[int]:
         """Returns the steps on the way to the outputs that make integers, indices or truth values,
@@ -390,7 +458,7 @@ class _Judge:
         """Returns what was found about the steps, and about the whole."""
         judged = self.judged()
         accused = [k for one in judged if one.at_fault for k in one.calls]
-        at_fault = [k for k in accused if k not in self.meant]
+        at_fault = [k for k in {*accused, *self.behind()} if k not in self.meant]
         some = () if self.taken_inside or not at_fault else self.found
         said = [d.explained_by(at_fault) for d in some]
         settled = [one for one in said if one is not None]
@@ -408,6 +476,7 @@ class _Judge:
             distinct=len(self.groups),
             explained=all(settled) if settled else None,
             opaque=self.opaque,
+            of_constants=self.of_constants,
             between=between and not outside,  # the rules of what is outside are not known
             outside=outside,
             dead_ends=() if settled and all(settled) else self.dead_ends(),
@@ -465,7 +534,7 @@ class _Judge:
         if _beside_numbers(report) & _beside_numbers(self.whole):
             return True
         first = report.modes.get("R") in (Verdict.FAIL, Status.UNSUPPORTED)
-        if not first or step.marked or self.stands_out(k):
+        if not first or step.marked or k in self._wrong_for_constants or self.stands_out(k):
             return True
         if self.found:
             return self._fails_on_its_way(k, report)
