@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from adjudge.engine import Environment, Watcher
+from adjudge.engine import Arrays, Environment, Step, Watcher
 from adjudge.errors import Source, mark
 from adjudge_torch.tracing import (
     CallSeen,
@@ -22,6 +22,8 @@ from adjudge_torch.tracing import (
     rule_of,
     transformed,
 )
+
+Value = TypeVar("Value")
 
 
 @contextmanager
@@ -51,14 +53,21 @@ class _Calls:
 
     def application(self, function: Callable[..., Any], cls: Any, args: tuple[Any, ...]) -> Any:
         """Makes a call of an `autograd.Function`."""
-        run, rule = partial(function, *args), None
-        try:
-            rule = self._rule(cls, args)
-        except Exception as error:
-            self.watcher.unrecorded(cls, error)
+        run = partial(function, *args)
+        rule = self.looked(cls, lambda: self._rule(cls, args))
         if rule is None or not self.watcher.wanted(rule):
             return run()
         return self.shown(rule, lambda: CallSeen(cls.apply, args, {}), run, partial(rule_of, cls))
+
+    def looked(self, rule: Hashable, look: Callable[[], Value]) -> Value | None:
+        """Returns what `look` finds out about a call. What it raises is told to the watcher, and
+        does not reach the program, in which only its own calls raise.
+        """
+        try:
+            return look()
+        except Exception as error:
+            self.watcher.unrecorded(rule, error)
+            return None
 
     def _rule(self, cls: Any, args: tuple[Any, ...]) -> Hashable | None:
         """Returns what stands for the rule of an `autograd.Function`; `None` where a call of it is
@@ -90,27 +99,25 @@ class _Calls:
         """Makes a call that is wanted, and shows it. Only the call itself may raise: what cannot be
         said of it (`call`, `about`) is told to the watcher.
         """
-        seen: CallSeen | None = None
+
+        def begun() -> CallSeen:
+            seen = call()
+            seen.begun(tuple(map(copied, seen.tensors)), self.environment)
+            return seen
+
+        def ended(seen: CallSeen) -> tuple[Step | None, Arrays]:
+            return seen.ended(returned, about(), {}), tuple(map(copied, seen.kept))
+
         self.showing = True
         try:
-            try:
-                seen = call()
-                seen.begun(tuple(map(copied, seen.tensors)), self.environment)
-            except Exception as error:
-                seen = None
-                self.watcher.unrecorded(rule, error)
+            seen = self.looked(rule, begun)
             returned = run()
-            if seen is None:
-                return returned
-            try:
-                step = seen.ended(returned, about(), {})
-                results = tuple(map(copied, seen.kept))
-            except Exception as error:
-                self.watcher.unrecorded(rule, error)
-                return returned
+            found = None if seen is None else self.looked(rule, lambda: ended(seen))
         finally:
             self.showing = False
-        self.watcher.seen(step if step is not None and step.results else None, results)
+        if found is not None:
+            step, results = found
+            self.watcher.seen(step if step is not None and step.results else None, results)
         return returned
 
     @contextmanager
@@ -125,13 +132,12 @@ class _Calls:
                 return before(module, *args, **kwargs)
             inside[0] = True
             opens = self.watcher.ready()
-            try:
-                if opens and any(map(_is_compiled, module.modules())):
-                    self.watcher.unseen(type(module).__name__, "some are compiled by torch.compile")
-                    opens = False
-            except Exception as error:
-                self.watcher.unrecorded(type(module).__name__, error)
-                opens = False
+            if opens:
+                name = type(module).__name__
+                found = self.looked(name, lambda: any(map(_is_compiled, module.modules())))
+                if found:
+                    self.watcher.unseen(name, "some are compiled by torch.compile")
+                opens = found is False
             try:
                 with _Window(self) if opens else nullcontext():
                     return before(module, *args, **kwargs)
@@ -160,19 +166,22 @@ class _Window(TorchFunctionMode):
         run = partial(func, *args, **(kwargs or {}))
         if torch.compiler.is_compiling():
             return run()
-        name, watcher = None, self.calls.watcher
-        try:
-            name = name_of(func)
-            if self.calls.showing or name is None or not torch.is_grad_enabled() or transformed():
-                return run()
-            seen = CallSeen(func, tuple(args), kwargs or {})
-            marked = any(map(_is_marked, seen.tensors))
-        except Exception as error:
-            watcher.unrecorded(name or "PyTorch", error)
+        calls = self.calls
+        name = calls.looked("PyTorch", lambda: self._name(func))
+        seen = (
+            calls.looked(name, lambda: CallSeen(func, tuple(args), kwargs or {})) if name else None
+        )
+        marked = seen and calls.looked(name, lambda: any(map(_is_marked, seen.tensors)))
+        if name is None or seen is None or not marked or not calls.watcher.wanted(name):
             return run()
-        if not marked or not watcher.wanted(name):
-            return run()
-        return self.calls.shown(name, lambda: seen, run, lambda: about_call(func, name))
+        return calls.shown(name, lambda: seen, run, lambda: about_call(func, name))
+
+    def _name(self, func: Any) -> str | None:
+        """Returns the name of what is called; `None` where its calls are not looked at."""
+        name = name_of(func)
+        if self.calls.showing or name is None or not torch.is_grad_enabled() or transformed():
+            return None
+        return name
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:

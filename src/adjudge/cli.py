@@ -413,6 +413,9 @@ def _blame(parsed: argparse.Namespace) -> int:
         if case.order > 1 and "modes" not in options:
             options["order"] = case.order
         _say(f"{declared.place.target}:{declared.place.key}")
+        left = [name for name in case.options if name not in {*options, "blame"}]
+        if left:
+            _say(f"options of the case that blame has none of: {', '.join(left)}")
         try:
             report = blame(case.f, case.inputs, every=parsed.every, **options)
         except (Exception, SystemExit) as error:  # one case must not hide what the others have

@@ -382,6 +382,16 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Unjudged:
+    """What the search for the rule at fault left open in a check that fails: its budget ended."""
+
+    budget: int
+    """The work that there was for it, in evaluations, vjps and jvps."""
+    steps: tuple[Fault, ...]
+    """The steps that were still to be judged; none where nothing could be begun."""
+
+
+@dataclass(frozen=True)
 class Raised:
     """An exception, by its type and message."""
 

@@ -131,6 +131,42 @@ def test_it_keeps_to_the_budget_of_the_caller(torch, budget, named):
     assert report.verdict is Verdict.FAIL
     assert len(report.faults) == named
     assert len(calls) - 2 * before <= max(budget - work_of(report), 0)
+    assert (report.unjudged is None) == (named == 1)
+    if not named:
+        assert report.unjudged.steps == ()
+        assert f"no rule was looked for: the budget left {report.unjudged.budget} " in str(report)
+
+
+def test_what_a_budget_left_is_listed(torch):
+    names = ("tanh", "sigmoid", "silu")
+    wrong = [getattr(programs.rules("torch", name, "factor"), name) for name in names]
+
+    def f(x):
+        for rule in wrong:
+            x = rule(x.sin())
+        return x
+
+    x = (torch.tensor([0.3, 0.7, 1.2], dtype=torch.float64),)
+    whole = adjudge.examine(f, x, seed=0, max_evaluations=300)
+    some = [adjudge.examine(f, x, seed=0, max_evaluations=one) for one in (45, 50, 52, 56)]
+
+    assert whole.unjudged is None
+    for report in (whole, *some):
+        assert report.verdict is Verdict.FAIL
+        left = report.unjudged.steps if report.unjudged else ()
+        assert len(report.faults) + len(left) == len(names)
+        assert {one.rule for one in (*report.faults, *left)} == {one.rule for one in whole.faults}
+        assert all(one.judged == 0 and one.file == programs.__file__ for one in left)
+    some = next(report for report in some if report.faults and report.unjudged)
+    left = some.unjudged.steps
+    assert left
+    said = str(some)
+    budget = some.unjudged.budget
+    assert (
+        f"not judged, since the budget of {budget} calls ended (adjudge.blame has none): " in said
+    )
+    assert all(f"{one.rule} (" in said for one in left)
+    assert some.to_dict()["unjudged"]["steps"][0]["rule"] == left[0].rule
 
 
 @pytest.mark.parametrize("more", range(1, 30, 7))

@@ -24,6 +24,7 @@ from adjudge.findings import (
     Pair,
     Silence,
     Status,
+    Unjudged,
     Verdict,
     plain,
 )
@@ -33,6 +34,7 @@ from adjudge.report.sentences import (
     first_line,
     how,
     text_of,
+    what_was_left,
     which_rule,
     why_silent,
     without_repeats,
@@ -342,6 +344,8 @@ class Report:
     faults: Sequence[Fault] = ()
     """The steps whose derivatives are wrong, the first one of the function first, where the check
     fails, the engine can record what the function did, and they were found (`blame=`)."""
+    unjudged: Unjudged | None = None
+    """What the search for these left open, where its budget ended."""
 
     def __repr__(self) -> str:
         """Returns the headline: this is what a test runner shows of `assert examine(...)`."""
@@ -417,6 +421,8 @@ class Report:
         if self.file:
             lines.append(f"  defined at {self.file}:{self.line}")
         lines += [f"  {line}" for line in dict.fromkeys(map(which_rule, self.faults))]
+        if self.unjudged is not None:
+            lines.append(f"  {what_was_left(self.unjudged)}")
         if self.ways and self.verdict is not Verdict.PASS:
             lines.append(f"  {conclusion(self.modes)}")
         if self.points:
@@ -497,6 +503,7 @@ class Report:
             "beyond": [str(one) for one in self.beyond],
             "points": {name: report.to_dict() for name, report in self.points.items()},
             "faults": plain(tuple(self.faults)),
+            "unjudged": plain(self.unjudged) if self.unjudged is not None else None,
         }
 
 

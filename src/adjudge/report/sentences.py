@@ -46,6 +46,7 @@ from adjudge.findings import (
     Status,
     Task,
     Unequal,
+    Unjudged,
     Verdict,
     relative_error,
 )
@@ -940,6 +941,31 @@ def which_rule(fault: Fault) -> str:
         return f"the derivative ends in {fault.step}{called}{under}"
     called = "" if fault.rule else called
     return f"the rule at fault: {rule_of(fault)}{called}, {how_often(fault)}"
+
+
+def what_was_left(unjudged: Unjudged) -> str:
+    """Returns what the search for the rule at fault did not come to."""
+    if not unjudged.steps:
+        return (
+            f"no rule was looked for: the budget left {unjudged.budget} calls for that, too few "
+            "(adjudge.blame has none)"
+        )
+    names = list(dict.fromkeys(_step_of(fault) for fault in unjudged.steps))
+    some, more = ", ".join(names[:MOST_LEFT]), len(names) - MOST_LEFT
+    return (
+        f"not judged, since the budget of {unjudged.budget} calls ended (adjudge.blame has none): "
+        + some
+        + (f" and {more} more" if more > 0 else "")
+    )
+
+
+def _step_of(fault: Fault) -> str:
+    at = f" at {short_place(fault.file, fault.line)}" if fault.file and not fault.rule else ""
+    return rule_of(fault) + at
+
+
+MOST_LEFT = 5
+"""So many steps that were not judged are named. The value is ours."""
 
 
 # -- shared

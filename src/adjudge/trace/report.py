@@ -122,6 +122,14 @@ class Judged:
         )
 
     @property
+    def unjudged(self) -> Fault:
+        """The step as data, where it was not judged."""
+        step = self.step
+        file, line = step.rule_place if step.rule and step.rule_place.file else step.place
+        calls = len(self.calls)
+        return Fault(step.name, step.rule, file, line, step.module, calls, 0, 0, cuts=False)
+
+    @property
     def name(self) -> str:
         """The rule with its line where it is custom, else what was called: `Norm.backward
         (norms.py:31)`.

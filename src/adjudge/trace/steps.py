@@ -30,7 +30,7 @@ from adjudge.errors import (
     running,
     source_of,
 )
-from adjudge.findings import Fault, Status, Verdict
+from adjudge.findings import Fault, Status, Unjudged, Verdict
 from adjudge.problem import Problem
 from adjudge.report import Report, which_rule
 from adjudge.trace.alone import function_of, judged_alone, moving
@@ -144,14 +144,19 @@ def with_faults(report: Report, f: Callable[..., Any], inputs: Any, options: Opt
     if not wanted or here.silence or isinstance(f, ByHand) or options.get("reference") is not None:
         return report
     # Whatever goes wrong here has its report already, which must not be lost.
-    faults = attempt(lambda: _faults(here, f, inputs, options), Exception)
-    return replace(report, faults=faults) if faults else report
+    found = attempt(lambda: _faults(here, f, inputs, options), Exception)
+    if found is None:
+        return report
+    faults, unjudged = found
+    return replace(report, faults=faults, unjudged=unjudged)
 
 
 def _faults(
     report: Report, f: Callable[..., Any], inputs: Any, options: Options
-) -> tuple[Fault, ...]:
-    """Returns what is at fault in the lowest order that fails, the first one first."""
+) -> tuple[tuple[Fault, ...], Unjudged | None]:
+    """Returns what is at fault in the lowest order that fails, the first one first, and what was
+    not judged, since the budget ended.
+    """
     usual = next(iter(report.ways.values()), report.modes)
     wrong = [word for word, outcome in usual.items() if outcome is Verdict.FAIL]
     words = [word for word in wrong if len(word) == min(map(len, wrong))]
@@ -159,8 +164,10 @@ def _faults(
     limit = options.get("max_evaluations")
     budget = spent if limit is None else min(spent, limit - spent)
     count = min(DIRECTIONS, int(budget - 1) // PER_DIRECTION)
-    if not words or count < 1:
-        return ()
+    if not words:
+        return (), None
+    if count < 1:
+        return (), Unjudged(max(budget, 0), ())
     seed = report.provenance.seed
     chosen: Options = {**options, "seed": seed, "executor": None}
     problem = problem_of(f, inputs, chosen)
@@ -170,7 +177,7 @@ def _faults(
             trace = problem.backend.trace(problem.function, problem.point())
         trace = replace(trace, cotangents=None)  # it keeps alive all that the engine saved
         if len(trace.steps) < 2:
-            return ()
+            return (), None
         found, wide = _found(problem, trace, seed, generators.put_back, count)
         of_steps = _of_steps(chosen, None if words == ["R"] else words)
         of_steps["thorough"] = False
@@ -191,7 +198,8 @@ def _faults(
     for k in ends:
         end = dead_end(trace.steps[k])
         faults.setdefault(which_rule(end), end)
-    return tuple(faults.values())
+    left = tuple([judge.fault_of(k) for k in judge.left])
+    return tuple(faults.values()), Unjudged(budget, left) if left else None
 
 
 def _of_steps(options: Options, words: Sequence[str] | None) -> Options:
@@ -276,6 +284,8 @@ class _Judge:
         """Whether rules were judged for a derivative that the function takes of its own."""
         self._on_their_way: dict[int, Verdict] = {}
         """What was found of steps whose operands move as they do with the inputs."""
+        self.left: list[int] = []
+        """The steps whose turn had not come when the budget ended."""
         self.of_constants: set[int] = set()
         """The custom rules whose derivative for what the function closes over was judged."""
         self._wrong_for_constants: set[int] = set()
@@ -338,7 +348,8 @@ class _Judge:
             if k is None or (steps[k].holds and k in self.behind()):
                 continue
             if self.work >= self.budget:
-                break
+                self.left.append(k)
+                continue
             reason = steps[k].opaque or self._judged(k)
             if reason:
                 self.opaque[k] = reason
@@ -349,6 +360,18 @@ class _Judge:
             for k in [calls[0] for calls in self.groups.values() if steps[calls[0]].custom]:
                 if self.work < self.budget:
                     self._judged(k)
+                elif k not in self.left:
+                    self.left.append(k)
+        # of what was judged once more calls may be left, which say the same
+        told = {
+            k for calls in self.groups.values() if self.reports.keys() & {*calls} for k in calls
+        }
+        self.left = [k for k in self.left if k not in told or self.taken_inside]
+
+    def fault_of(self, k: int) -> Fault:
+        """Returns a step that was not judged as data."""
+        calls = next(calls for calls in self.groups.values() if k in calls)
+        return Judged(self.trace.steps[k], calls, {}, at_fault=False).unjudged
 
     def behind(self) -> set[int]:
         """Returns the iterations of loops that do what a step at fault does, too."""

@@ -75,6 +75,13 @@ def test_a_case_that_raises_does_not_end_the_command(tmp_path, capsys):
     assert said.splitlines()[-2].startswith("PASS: nothing is wrong in ByHand(")
 
 
+def test_options_that_blame_has_none_of_are_named(checks, capsys):
+    main(["blame", str(checks)])
+
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("options of")]
+    assert said == ["options of the case that blame has none of: rtol"]
+
+
 def test_a_name_that_is_not_there_is_answered_with_the_names_that_are(tmp_path, capsys):
     path = tmp_path / "raises.py"
     path.write_text(RAISES, encoding="utf-8")
