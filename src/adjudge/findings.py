@@ -379,6 +379,8 @@ class Fault:
     """What it has none of, where it is not wrong: `jvp`, `derivative`; else empty."""
     needed_by: tuple[str, ...] = ()
     """The compositions of modes that need this."""
+    of_cotangents: bool = False
+    """Whether it is right alone, and wrong for the cotangents that it gets."""
 
 
 @dataclass(frozen=True)

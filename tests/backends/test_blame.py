@@ -943,6 +943,37 @@ def test_cuts_in_different_lines_are_told_apart(torch):
     assert str(report).count("the derivative ends in") == 2
 
 
+HIDDEN = (
+    *(("written_into", "perceptron"), ("cached", "attention"), ("hooked_tensor", "recurrent")),
+    *(("hooked_module", "attention"), ("drawn_again", "perceptron")),
+    *(("written_cotangent", "attention"), ("large_cotangent", "recurrent")),
+)
+"""The benchmark has each kind in each program."""
+
+
+@pytest.mark.parametrize(("kind", "program"), HIDDEN)
+def test_where_all_rules_are_right_alone_the_place_is_named(torch, kind, program):
+    hidden = importlib.import_module("hidden")
+
+    wrong, right = (hidden.blamed(kind, program, right=one) for one in (False, True))
+
+    assert (wrong.verdict, hidden.is_named(wrong)) == (Verdict.FAIL, True)
+    assert right
+    assert (right.at_fault, list(right.changed), hidden.is_named(right)) == ([], [], False)
+
+
+def test_a_rule_that_is_wrong_for_the_cotangents_that_it_gets_is_said_to_be_right_alone(torch):
+    hidden = importlib.import_module("hidden")
+
+    report = hidden.blamed("large_cotangent", "perceptron", right=False)
+
+    assert report.first.of_cotangents
+    assert report.explained
+    assert report.headline.endswith("right alone and wrong for the cotangents that it gets")
+    (alone,) = (step for step in report.steps if step.custom)
+    assert adjudge.examine(lambda x: alone.run((x,))[0], (torch.rand(3).double(),), seed=0)
+
+
 def test_of_two_calls_that_share_what_they_keep_the_last_one_is_right(torch):
     Square = square_with_one_memory(torch)
 

@@ -940,7 +940,11 @@ def which_rule(fault: Fault) -> str:
         under = f", which was called under {fault.under}" if fault.under else ""
         return f"the derivative ends in {fault.step}{called}{under}"
     called = "" if fault.rule else called
-    return f"the rule at fault: {rule_of(fault)}{called}, {how_often(fault)}"
+    alone = ", right alone and wrong for the cotangents that it gets"
+    return (
+        f"the rule at fault: {rule_of(fault)}{called}, {how_often(fault)}"
+        f"{alone if fault.of_cotangents else ''}"
+    )
 
 
 def what_was_left(unjudged: Unjudged) -> str:

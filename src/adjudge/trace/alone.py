@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from adjudge.check import Options, at_one_point
-from adjudge.engine import Arrays, AutodiffBackend, Ref, Step
+from adjudge.engine import Arrays, AutodiffBackend, MaybeArrays, Ref, Step
 from adjudge.errors import AdjudgeError, Catching, Source, running
 from adjudge.report import Report
 
@@ -23,7 +23,12 @@ def results_of(backend: AutodiffBackend, step: Step, operands: Arrays) -> Arrays
 
 
 def judged_alone(
-    backend: AutodiffBackend, step: Step, results: Arrays, wrt: Sequence[int], options: Options
+    backend: AutodiffBackend,
+    step: Step,
+    results: Arrays,
+    wrt: Sequence[int],
+    options: Options,
+    cotangents: MaybeArrays = (),
 ) -> Report | str:
     """Returns the report on a step, all of whose operands are values, or why it cannot be judged.
 
@@ -33,6 +38,7 @@ def judged_alone(
         results: Its results, as they were recorded.
         wrt: The operands with respect to which it is differentiated.
         options: Those of the check.
+        cotangents: Where any are given, it is judged for these, and not for those of the check.
     """
     with Catching() as raised, running(Source.FUNCTION):
         again = step.run(step.operands)
@@ -42,7 +48,10 @@ def judged_alone(
         return "gives another value when it is run again"
     with Catching(AdjudgeError) as raised:
         chosen: Options = {**options, "wrt": list(wrt), "backend": backend}
-        return at_one_point(function_of(backend, step), step.operands, chosen)
+        function = function_of(backend, step)
+        if cotangents:
+            function = _for_cotangents(backend, step, cotangents)
+        return at_one_point(function, step.operands, chosen)
     return f"cannot be judged: {raised.error}"
 
 
@@ -52,6 +61,21 @@ def function_of(backend: AutodiffBackend, step: Step) -> Callable[..., Any]:
     def function(*operands: Any) -> Any:
         results = results_of(backend, step, operands)
         return results[0] if len(results) == 1 else results
+
+    function.__qualname__ = function.__name__ = step.name
+    return function
+
+
+def _for_cotangents(
+    backend: AutodiffBackend, step: Step, cotangents: MaybeArrays
+) -> Callable[..., Any]:
+    """Returns the inner product of the results of a step with cotangents, as a function of the
+    operands: its gradient is what the rule makes of them.
+    """
+
+    def function(*operands: Any) -> Any:
+        pairs = zip(cotangents, step.run(operands), strict=True)
+        return sum(backend.xp.sum(w * y) for w, y in pairs if w is not None)
 
     function.__qualname__ = function.__name__ = step.name
     return function

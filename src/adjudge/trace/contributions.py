@@ -205,6 +205,15 @@ def _along(
     return Direction(whole, steps, between, outside, flat=not (pulled * v).any())
 
 
+def handed_to(problem: Problem, trace: Trace, k: int, seed: int) -> MaybeArrays:
+    """Returns the cotangents that step `k` gets along the first direction."""
+    base, backend = observe(problem), problem.backend
+    _, w = _drawn(problem, base, generator(seed, Stream.BLAME, 0))
+    swept = _Sweep(backend, trace, base.Y.arrays(backend, w, base.arrays))
+    found = next((terms for j, terms in swept if j == k), None)
+    return () if found is None else found.cotangents
+
+
 def on_its_way(
     problem: Problem, trace: Trace, k: int, wrt: Sequence[int], seed: int
 ) -> tuple[Callable[[Array], Arrays], Array]:

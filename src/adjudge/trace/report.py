@@ -36,6 +36,8 @@ class Judged:
     """The compositions of modes of which it has no derivative, and the whole has none, or a wrong
     one, because of it. The engine has these of other steps. It is not wrong then, and not at
     fault."""
+    of_cotangents: bool = False
+    """Whether it is right alone, and wrong for the cotangents that it gets."""
     within: Judged | None = None
     """What is wrong in it, where it is several iterations of a loop, and those that are steps of
     their own are right."""
@@ -119,6 +121,7 @@ class Judged:
             wrong=len(self.wrong),
             cuts=self.cuts,
             under=step.under,
+            of_cotangents=self.of_cotangents,
         )
 
     @property

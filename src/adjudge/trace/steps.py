@@ -20,7 +20,16 @@ from adjudge.check import (
     settings_of,
     surroundings,
 )
-from adjudge.engine import INPUT, ArrayInfo, AutodiffBackend, ByHand, Operand, Ref, Trace
+from adjudge.engine import (
+    INPUT,
+    ArrayInfo,
+    AutodiffBackend,
+    ByHand,
+    MaybeArrays,
+    Operand,
+    Ref,
+    Trace,
+)
 from adjudge.errors import (
     AdjudgeError,
     Catching,
@@ -40,6 +49,7 @@ from adjudge.trace.contributions import (
     cancelling,
     changed_on_the_way,
     directions,
+    handed_to,
     on_its_way,
 )
 from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut, set_on
@@ -286,6 +296,8 @@ class _Judge:
         """What was found of steps whose operands move as they do with the inputs."""
         self.left: list[int] = []
         """The steps whose turn had not come when the budget ended."""
+        self.of_cotangents: set[int] = set()
+        """The steps that are right alone, and wrong for the cotangents that they get."""
         self.of_constants: set[int] = set()
         """The custom rules whose derivative for what the function closes over was judged."""
         self._wrong_for_constants: set[int] = set()
@@ -404,13 +416,36 @@ class _Judge:
             with self.backend.environment.widening():
                 wide = self._alone(self.wide, k)
             found = found if isinstance(wide, str) else wide
-        self.reports[k] = self._with_constants(k, found)
+        found = self._with_constants(k, found)
+        self.reports[k] = self._with_cotangents(k, found)
         return ""
 
-    def _alone(self, trace: Trace, k: int, wrt: Sequence[int] | None = None) -> Report | str:
+    def _with_cotangents(self, k: int, found: Report) -> Report:
+        """Returns the report on a step, or, where that passes and the step adds to the error all
+        the same, the report on what it makes of the cotangents that it gets, if that is wrong.
+        """
+        if found.verdict is not Verdict.PASS or not self.stands_out(k):
+            return found
+        seed, results = self.whole.provenance.seed, self.trace.recorded.results(k)
+        given = attempt(lambda: handed_to(self.problem, self.trace, k, seed), AdjudgeError)
+        if not given or any(map(self.backend.arrays.is_complex, results)):
+            return found
+        alone = self._alone(self.trace, k, cotangents=given)
+        if isinstance(alone, str) or alone.verdict is not Verdict.FAIL:
+            return found
+        self.of_cotangents.add(k)
+        return alone
+
+    def _alone(
+        self,
+        trace: Trace,
+        k: int,
+        wrt: Sequence[int] | None = None,
+        cotangents: MaybeArrays = (),
+    ) -> Report | str:
         step = replace(trace.steps[k], operands=trace.recorded.operands(k))
         results, wrt = trace.recorded.results(k), self.wrt.get(k, []) if wrt is None else wrt
-        return judged_alone(self.backend, step, results, wrt, self.options)
+        return judged_alone(self.backend, step, results, wrt, self.options, cotangents)
 
     def _with_constants(self, k: int, found: Report) -> Report:
         """Returns the report on a custom rule, or that on its derivative for what the function
@@ -539,7 +574,9 @@ class _Judge:
             # the first one at fault has the line and the report, and else the first that is wrong
             order = dict.fromkeys([*at_fault, *wrong, *reports])
             first = self.trace.steps[next(iter(order))]
-            yield Judged(first, calls, {k: reports[k] for k in order}, bool(at_fault))
+            given = bool(at_fault) and at_fault[0] in self.of_cotangents
+            reported = {k: reports[k] for k in order}
+            yield Judged(first, calls, reported, bool(at_fault), of_cotangents=given)
 
     def _is_at_fault(self, k: int, report: Report) -> bool:
         """Returns whether a step that is wrong alone is at fault.
