@@ -700,7 +700,7 @@ def _about(equation: Any) -> dict[str, Any]:
         (function, where), rule, at = own, "", UNKNOWN
     if at.file.startswith(ENGINE):  # `defjvps`, which holds a function for each operand
         rule, at = "", UNKNOWN
-    if rule in ("", "<lambda>", "<unknown>"):  # JAX knows no name of an object that is called
+    if rule in ("", "_", "<lambda>", "<unknown>"):  # JAX knows no name of an object that is called
         rule = f"the {'vjp' if backward else 'jvp'} of {function or name}"
     at = at if at.file else where
     custom = not at.file.startswith(ENGINE)

@@ -139,7 +139,7 @@ def _about(function: Any) -> dict[str, Any]:
     given = (function.bwd if backward else function.jvp) or function.fun
     called = getattr(function, "__name__", "") or type(function.fun).__name__
     name = getattr(innermost(given), "__name__", "<lambda>")
-    if name in ("<lambda>", "__call__"):
+    if name in ("_", "<lambda>", "__call__"):
         name = f"the {'vjp' if backward else 'jvp'} of {called}"
     return {
         "name": called,

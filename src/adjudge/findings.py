@@ -381,6 +381,11 @@ class Fault:
     """The compositions of modes that need this."""
     of_cotangents: bool = False
     """Whether it is right alone, and wrong for the cotangents that it gets."""
+    changed: bool = False
+    """Whether it is right, and the gradient of its result changes on the way back to it: by a hook,
+    which is the rule then, or by what has no name."""
+    users: tuple[str, ...] = ()
+    """The steps that its result goes into, where that is so."""
 
 
 @dataclass(frozen=True)

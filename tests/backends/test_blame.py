@@ -4,6 +4,7 @@ import importlib
 import math
 import threading
 import warnings
+from functools import partial
 
 import programs
 import pytest
@@ -960,6 +961,28 @@ def test_where_all_rules_are_right_alone_the_place_is_named(torch, kind, program
     assert (wrong.verdict, hidden.is_named(wrong)) == (Verdict.FAIL, True)
     assert right
     assert (right.at_fault, list(right.changed), hidden.is_named(right)) == ([], [], False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("hooked_tensor", "  a hook changes the gradient: hook ("),
+        ("hooked_module", "  a hook changes the gradient: hook ("),
+        ("cached", "  the gradient of the result of torch.Tensor.tanh at "),
+        ("large_cotangent", "  the rule at fault: Capped.backward ("),
+    ],
+)
+def test_a_check_that_fails_says_it_too(torch, kind, said):
+    hidden = importlib.import_module("hidden")
+
+    x = (torch.rand(3, 3, dtype=torch.float64) + 0.1,)
+    twins = [partial(hidden.perceptron, hidden.KINDS[kind](right)) for right in (False, True)]
+    wrong, right = (adjudge.examine(lambda x, f=f: f(x, x), x, seed=0) for f in twins)
+
+    assert (wrong.verdict, right.verdict) == (Verdict.FAIL, Verdict.PASS)
+    (line,) = [one for one in str(wrong).splitlines() if one.startswith(said)]
+    assert (" is not what comes back from Cached.apply: look for" in line) == (kind == "cached")
+    assert right.faults == ()
 
 
 def test_a_rule_that_is_wrong_for_the_cotangents_that_it_gets_is_said_to_be_right_alone(torch):

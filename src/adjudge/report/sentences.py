@@ -939,6 +939,14 @@ def which_rule(fault: Fault) -> str:
     if fault.cuts:
         under = f", which was called under {fault.under}" if fault.under else ""
         return f"the derivative ends in {fault.step}{called}{under}"
+    if fault.changed and fault.rule:
+        return f"a hook changes the gradient: {rule_of(fault)}"
+    if fault.changed:
+        users = ", ".join(dict.fromkeys(fault.users)) or "the outputs"
+        return (
+            f"the gradient of {fault.step}{called} is not what comes back from {users}: look for "
+            "hooks, writes in place and values that are kept between calls"
+        )
     called = "" if fault.rule else called
     alone = ", right alone and wrong for the cotangents that it gets"
     return (

@@ -271,7 +271,7 @@ class BlameReport:
 
     def _change(self, ref: Ref) -> str:
         """Returns which value has another gradient than it should, and between which lines."""
-        users = [step for step in self.steps if _uses(step, [ref])]
+        users = [step for step in self.steps if uses(step, [ref])]
         to = ", ".join(_called(step) for step in users) or "the outputs"
         value = self.inputs[ref.number] if ref.step == INPUT else ""
         if not value:
@@ -471,11 +471,12 @@ def _called(step: Step) -> str:
 
 def set_on(hooks: Iterable[Hook], steps: Sequence[Step], refs: Collection[Ref]) -> list[Hook]:
     """Returns the hooks that are set on these values, or on results of steps that use them."""
-    users = {k for k, step in enumerate(steps) if _uses(step, refs)}
+    users = {k for k, step in enumerate(steps) if uses(step, refs)}
     return [hook for hook in hooks if hook.value in refs or hook.value.step in users]
 
 
-def _uses(step: Step, refs: Collection[Ref]) -> bool:
+def uses(step: Step, refs: Collection[Ref]) -> bool:
+    """Returns whether a step takes one of these values."""
     return any(isinstance(one, Ref) and one in refs for one in step.operands)
 
 

@@ -22,6 +22,7 @@ from adjudge.check import (
 )
 from adjudge.engine import (
     INPUT,
+    UNKNOWN,
     ArrayInfo,
     AutodiffBackend,
     ByHand,
@@ -52,7 +53,7 @@ from adjudge.trace.contributions import (
     handed_to,
     on_its_way,
 )
-from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut, set_on
+from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut, set_on, uses
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
 """The options that hold for the check of each step as well."""
@@ -196,7 +197,12 @@ def _faults(
         )
         judge.run(every=found is not None and "R" not in words, custom=found is None)
         judged = judge.judged()
-        ends = () if any(one.at_fault for one in judged) else judge.dead_ends()
+        at_fault = any(one.at_fault for one in judged)
+        ends = () if at_fault else judge.dead_ends()
+        changes: list[Fault] = []
+        if found and judge.is_between and not at_fault and judge.work + WORK_OF_CHANGES <= budget:
+            generators.put_back()
+            changes = _changes(problem, seed)
     faults: dict[str, Fault] = {}
     for one in judged:
         # without contributions a cut that is meant looks like one that is not
@@ -208,8 +214,38 @@ def _faults(
     for k in ends:
         end = dead_end(trace.steps[k])
         faults.setdefault(which_rule(end), end)
+    for change in changes:
+        faults.setdefault(which_rule(change), change)
     left = tuple([judge.fault_of(k) for k in judge.left])
     return tuple(faults.values()), Unjudged(budget, left) if left else None
+
+
+def _changes(problem: Problem, seed: int) -> list[Fault]:
+    """Returns the hooks on values whose gradient changes by no rule, or else what made the last one
+    of these values. The function is recorded once more, before any of its steps is run again.
+    """
+    with running(Source.FUNCTION):
+        trace = problem.backend.trace(problem.function, problem.point())
+    changed = changed_on_the_way(problem.backend, trace, seed)
+    hooks = set_on(trace.hooks, trace.steps, changed)
+    if hooks:
+        named = {hook: trace.steps[hook.value.step] for hook in hooks if hook.value.step != INPUT}
+        modules = (named[hook].module if hook in named else "" for hook in hooks)
+        pairs = zip(hooks, modules, strict=True)
+        return [
+            Fault("a hook", hook.name, *hook.place, module, 1, 0, 0, cuts=False, changed=True)
+            for hook, module in pairs
+        ]
+    for ref in changed:
+        name, place, module = "", UNKNOWN, ""
+        if ref.step == INPUT:
+            name = problem.X.leaves[ref.number].name
+        else:
+            step = trace.steps[ref.step]
+            name, place, module = f"the result of {step.name}", step.place, step.module
+        users = tuple([step.name for step in trace.steps if uses(step, [ref])])
+        return [Fault(name, "", *place, module, 1, 0, 0, cuts=False, changed=True, users=users)]
+    return []
 
 
 def _of_steps(options: Options, words: Sequence[str] | None) -> Options:
@@ -522,7 +558,7 @@ class _Judge:
         settled = [one for one in said if one is not None]
         wrong = self.whole.verdict is not Verdict.PASS
         outside = wrong and any(direction.outside.stands_out for direction in self.found)
-        between = wrong and any(direction.between.stands_out for direction in self.found)
+        between = wrong and self.is_between
         note = ""
         if found is None:
             note = "what each adds to the error of the whole is not known"
@@ -535,12 +571,20 @@ class _Judge:
             explained=all(settled) if settled else None,
             opaque=self.opaque,
             of_constants=self.of_constants,
-            between=between and not outside,  # the rules of what is outside are not known
+            between=between,
             outside=outside,
             dead_ends=() if settled and all(settled) else self.dead_ends(),
             work=self.work,
             note=note,
         )
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the engine's derivative is not what the rules of the steps give together. The
+        rules of what is outside are not known.
+        """
+        outside = any(direction.outside.stands_out for direction in self.found)
+        return not outside and any(direction.between.stands_out for direction in self.found)
 
     def judged(self) -> list[Judged]:
         """Returns what was judged so far, in the order of the program. Where no step is wrong, the
@@ -649,6 +693,10 @@ def _size(info: ArrayInfo) -> int:
 
 GONE = {Status.DETACHED, Status.MISSING}
 """What is found where no derivative comes back at all."""
+
+WORK_OF_CHANGES = 5
+"""The work of finding where a gradient changes by no rule: one evaluation, a sweep back by the
+engine and one by the rules."""
 
 PER_DIRECTION = 10
 """The work of the contributions along a direction: four replays, four evaluations, and two sweeps
