@@ -156,6 +156,7 @@ def in_models(engines: Sequence[str], match: str) -> None:
         except Exception as error:  # it is a row of the table
             found = ["raised", False, f"{type(error).__name__}: {error}"[:70]]
         rows.append([one.name, one.at, " ".join(modes), *found])
+        print(*rows[-1], sep=" | ", file=sys.stderr, flush=True)
     failing = [row for row in rows if str(row[3]) == "FAIL"]
     print(table(["function", "at", "wrong modes", "the model", "named", "as"], rows))
     print(f"{sum(row[4] for row in failing)} named of {len(failing)} models that fail, {len(rows)}")

@@ -875,6 +875,36 @@ def test_a_hook_on_a_tensor_is_named_with_its_line_where_it_changes_a_gradient(t
     assert f", past the hook {name} (" in str(report)
 
 
+def test_one_hook_on_several_values_is_one_hook(torch):
+    def f(x):
+        for _ in range(2):
+            x = x.sin()
+            if x.requires_grad:
+                x.register_hook(halved)
+        return x
+
+    report = adjudge.blame(f, (torch.rand(3, dtype=torch.float64),), seed=0)
+
+    assert len(report.hooks) > 1
+    assert report.headline.startswith("FAIL: a hook changes the gradient: halved (")
+    assert report.headline.count("halved") == 1
+
+
+def test_numbers_that_leave_the_arrays_are_in_the_headline(torch):
+    def f(x):
+        return x * float(x.detach().norm())
+
+    def prints(x):
+        assert float(x.detach().norm()) > 0
+        return x * x
+
+    x = (torch.rand(3, dtype=torch.float64),)
+    report = adjudge.blame(f, x, seed=0)
+
+    assert report.headline.startswith("FAIL: numbers leave the arrays in torch.Tensor.__float__ at")
+    assert adjudge.blame(prints, x, seed=0).headline == "PASS: nothing is wrong in prints"
+
+
 def test_of_several_hooks_none_is_said_to_be_the_one(torch):
     def f(x):
         y = x.sin()

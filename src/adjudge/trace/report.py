@@ -255,8 +255,13 @@ class BlameReport:
             return f"{self.verdict}: {which_rule(dead_end(self.steps[self.dead_ends[0]]))}"
         if self.first is None:
             if self.hooks:
-                some = "a hook" if len(set(self.hooks)) == 1 else "one of these hooks"
+                one = len({hook[1:] for hook in self.hooks}) == 1
+                some = "a hook" if one else "one of these hooks"
                 return f"{self.verdict}: {some} changes the gradient: {_hooked(self.hooks)}"
+            left = [step for step in self.steps if not step.results and not step.differentiates]
+            if self.outside and left:
+                names = dict.fromkeys(map(_called, left))
+                return f"{self.verdict}: numbers leave the arrays in {', '.join(names)}"
             said = "nothing is wrong" if self else "no rule was found to be at fault"
             if self.note and not self.steps:
                 said = "the function was judged as a whole"

@@ -135,7 +135,7 @@ def blame(
         if loop is not None:
             opened = replace(loop, within=judge.opened(loop))
             rows = [opened if one is loop else one for one in report.judged]
-            report = replace(report, judged=rows)
+            report = replace(report, judged=rows, work=judge.work)
         if report.between or report.outside:
             names = [leaf.name for leaf in problem.X.leaves]
             hooks = set_on(trace.hooks, trace.steps, changed or [])
@@ -339,6 +339,8 @@ class _Judge:
         self._wrong_for_constants: set[int] = set()
         self._constant: set[int] = set()
         """The steps that compute from what the function closes over, and not from the inputs."""
+        self._spent: dict[int, float] = {}
+        """The work of judging each step, in calls of it."""
         self._sizes: list[int] = []
         """Each step reads and writes this many numbers."""
         arrays, recorded = self.backend.arrays, self.trace.recorded
@@ -438,6 +440,7 @@ class _Judge:
         options: Any = {**self.options, "wrt": self.wrt[k], "backend": self.backend}
         with Catching(AdjudgeError):
             report = blame(function_of(self.backend, step), step.operands, **options)
+            self._spent[k] = self._spent.get(k, 0) + report.work + _work_of(report.whole)
             first = report.first
             return first and (first.within or first)
         return None
@@ -481,7 +484,10 @@ class _Judge:
     ) -> Report | str:
         step = replace(trace.steps[k], operands=trace.recorded.operands(k))
         results, wrt = trace.recorded.results(k), self.wrt.get(k, []) if wrt is None else wrt
-        return judged_alone(self.backend, step, results, wrt, self.options, cotangents)
+        found = judged_alone(self.backend, step, results, wrt, self.options, cotangents)
+        if not isinstance(found, str):
+            self._spent[k] = self._spent.get(k, 0) + _work_of(found)
+        return found
 
     def _with_constants(self, k: int, found: Report) -> Report:
         """Returns the report on a custom rule, or that on its derivative for what the function
@@ -677,7 +683,7 @@ class _Judge:
     def work(self) -> float:
         """The work so far in calls of the function, by the entries that steps read and write."""
         sizes = self._sizes
-        spent = sum(sizes[k] * _work_of(report) for k, report in self.reports.items())
+        spent = sum(sizes[k] * calls for k, calls in self._spent.items())
         return spent / max(sum(sizes), 1) + 1 + PER_DIRECTION * len(self.found)
 
 
