@@ -959,6 +959,20 @@ def test_a_rule_is_judged_for_what_is_computed_from_a_captured_array(
         assert "inputs[1]" in str(report)
 
 
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_rule_without_a_gradient_for_what_is_computed_from_a_parameter_is_at_fault(torch, marked):
+    masked = torch_function(lambda x, m: x * m, lambda x, m, w: (w * m, None))
+    weight = torch.rand(3, dtype=torch.float64, requires_grad=marked)
+
+    report = adjudge.blame(
+        lambda x: masked(x, weight.sigmoid()), (torch.rand(3, dtype=torch.float64),), seed=0
+    )
+
+    assert report.whole.verdict is Verdict.PASS
+    assert bool(report) is not marked
+    assert len(report.at_fault) == marked
+
+
 def test_cuts_in_different_lines_are_told_apart(torch):
     def f(x):
         shift = (x - 1).detach()  # which is meant

@@ -337,8 +337,9 @@ class _Judge:
         self.of_constants: set[int] = set()
         """The custom rules whose derivative for what the function closes over was judged."""
         self._wrong_for_constants: set[int] = set()
-        self._constant: set[int] = set()
-        """The steps that compute from what the function closes over, and not from the inputs."""
+        self._constant: dict[int, bool] = {}
+        """The steps that compute from what the function closes over, and not from the inputs;
+        whether any of that is marked for differentiation."""
         self._spent: dict[int, float] = {}
         """The work of judging each step, in calls of it."""
         self._sizes: list[int] = []
@@ -354,7 +355,8 @@ class _Judge:
                     self.wrt[k] = list(step.closed_over)
             refs = [one for one in step.operands if isinstance(one, Ref)]
             if all(one.step in self._constant for one in refs):
-                self._constant.add(k)
+                marked = any(self._constant[one.step] for one in refs)
+                self._constant[k] = marked or bool(step.marked)
             if step.results and (step.opaque or self.wrt.get(k)):
                 static = tuple(sorted(step.static.items()))
                 # what two steps have in common that compute the same function
@@ -506,7 +508,11 @@ class _Judge:
         if not step.custom or not wrt:
             return found
         alone = self._alone(self.trace, k, wrt)
-        given = not isinstance(alone, str) and any(one.automatic for one in alone.entries)
+        refs = [step.operands[j] for j in wrt if j not in step.closed_over]
+        marked = any(self._constant[one.step] for one in refs)
+        given = marked or (
+            not isinstance(alone, str) and any(one.automatic for one in alone.entries)
+        )
         if isinstance(alone, str) or (alone.verdict is Verdict.FAIL and not given):
             return found
         self.of_constants.add(k)
