@@ -973,6 +973,25 @@ def test_a_rule_without_a_gradient_for_what_is_computed_from_a_parameter_is_at_f
     assert len(report.at_fault) == marked
 
 
+def test_steps_at_kinks_whose_slopes_do_not_fit_together_are_named(torch):
+    def f(x):
+        right = x.relu()
+        return right - (-x).relu()  # which is x
+
+    x = torch.tensor([0.0, 0.7], dtype=torch.float64)
+    report = adjudge.blame(f, (x,), seed=0)
+    beside = adjudge.blame(f, (x + 0.1,), seed=0)
+
+    assert (report.verdict, report.at_fault) == (Verdict.FAIL, [])
+    assert [report.steps[k].name for k in report.passing] == ["torch.Tensor.relu"] * 2
+    first = f.__code__.co_firstlineno
+    for line in (first + 1, first + 2):
+        assert f"as at a kink: torch.Tensor.relu at tests/backends/test_blame.py:{line}" in str(
+            report
+        ).replace(THIS, "tests/backends/test_blame.py")
+    assert (bool(beside), list(beside.passing)) == (True, [])
+
+
 def test_cuts_in_different_lines_are_told_apart(torch):
     def f(x):
         shift = (x - 1).detach()  # which is meant

@@ -178,9 +178,13 @@ class BlameReport:
     """Where the derivative of the whole is zero or absent and the function moves: the numbers of
     the steps on the way that make integers, indices or truth values, unless all is explained by
     what is at fault."""
+    passing: Sequence[int] = ()
+    """The steps that add to the error of the whole and pass their own check, where nothing is at
+    fault: at a kink a rule may give any slope between two, and these need not fit together."""
     changed: Sequence[Ref] = ()
-    """Where that is so: the values whose gradient is not what the rules of the steps that use them
-    give, the last one first. It is empty where the engine does not show this."""
+    """Where it is not what the rules give: the values whose gradient is not what the rules of the
+    steps that use them give, the last one first. It is empty where the engine does not show
+    this."""
     hooks: Sequence[Hook] = ()
     """The hooks that are set on these values, or on what is computed from them: an engine may show
     what a hook changes as what comes back from the step that made its value."""
@@ -341,6 +345,10 @@ class BlameReport:
             lines += _counted(
                 f"  {step.name} at {_shown(step.place)} {step.opaque}".rstrip() for step in left
             )
+        lines += _counted(
+            f"adds to the error, and passes its own check, as at a kink: {_called(self.steps[k])}"
+            for k in self.passing
+        )
         alone = [one for one in self.judged if one.wrong and not one.at_fault]
         if alone:
             names = ", ".join(dict.fromkeys(one.name for one in alone))
@@ -424,6 +432,7 @@ class BlameReport:
                 {"name": one.name, "file": one.step.place.file, "line": one.step.place.line}
                 for one in self.undecided
             ],
+            "passing": list(self.passing),
             "changed": [list(ref) for ref in self.changed],
             "hooks": [
                 {"name": one.name, "file": one.place.file, "line": one.place.line}

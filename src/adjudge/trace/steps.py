@@ -583,12 +583,18 @@ class _Judge:
             explained=all(settled) if settled else None,
             opaque=self.opaque,
             of_constants=self.of_constants,
+            passing=self._passing() if wrong and not accused else (),
             between=between,
             outside=outside,
             dead_ends=() if settled and all(settled) else self.dead_ends(),
             work=self.work,
             note=note,
         )
+
+    def _passing(self) -> list[int]:
+        """Returns the steps that add to the error of the whole and pass their own check."""
+        passed = [k for k, report in self.reports.items() if report.verdict is Verdict.PASS]
+        return sorted(k for k in passed if self.stands_out(k))
 
     @property
     def is_between(self) -> bool:
