@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,6 +23,19 @@ take more memory than the numbers. The value is ours."""
 
 WHOLE = ("sign", "sgn", "floor", "ceil", "trunc", "fix", "floor_divide", "__floordiv__")
 """The operators whose results are whole numbers, which nothing has rounded."""
+
+
+def as_written() -> AbstractContextManager[object]:
+    """Returns a context in which functions that `torch.compile` made run as they are written.
+
+    A function that is called within a dispatch mode is not compiled, and the compiler then passes
+    it over for good: later calls outside of the mode run as written too, without a word. Into the
+    handler of a function mode it follows, and compiles that anew for each operator.
+    """
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
+        return nullcontext()
+    context: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return context
 
 
 class Widening(TorchFunctionMode):
@@ -49,15 +64,16 @@ class WideningPastCasts(Widening):
     def __init__(self) -> None:
         """The mode below is entered and left together with this one."""
         super().__init__()
-        self._below: Any = _PastCasts()  # type: ignore[no-untyped-call]
+        self._below = ExitStack()
 
     def __enter__(self) -> Any:
-        self._below.__enter__()
+        self._below.enter_context(as_written())
+        self._below.enter_context(_PastCasts())  # type: ignore[no-untyped-call]
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)  # type: ignore[no-untyped-call]
-        self._below.__exit__(*raised)
+        self._below.close()
 
 
 class _PastCasts(TorchDispatchMode):
@@ -273,7 +289,7 @@ def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction
 
     def moved(x: Arrays) -> Arrays:
         """Returns the outputs of `f` at `x`, moved by rounding."""
-        with _Moving(draw, wide=wide):
+        with as_written(), _Moving(draw, wide=wide):
             return f(x)
 
     return moved

@@ -27,6 +27,7 @@ from adjudge_torch.formulas import (
     unpacked,
     wide_qr,
 )
+from adjudge_torch.precision import as_written
 from adjudge_torch.recording import (
     Given,
     Leaving,
@@ -43,7 +44,7 @@ aten = torch.ops.aten
 def program(f: FlatFunction, x: Arrays, arrays: ArrayOperations) -> Program:
     """Contract: see `AutodiffBackend.program`. The leaves of `x` are marked for differentiation."""
     recorder = Recorder(x, arrays, TRANSLATIONS, FORMULAS)
-    with Leaving(recorder), recorder:
+    with as_written(), Leaving(recorder), recorder:
         y = f(x)
     return recorder.finished(y)
 

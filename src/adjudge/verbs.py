@@ -13,6 +13,7 @@ from adjudge.check import (
     at_one_point,
     at_points,
     function_name,
+    inputs_apart,
     known_options,
     of_second_order,
     unexpected,
@@ -163,12 +164,14 @@ class Case:
         self,
         f: Callable[..., Any],
         inputs: Any,
-        *,
+        *more: Never,
         name: str | None = None,
         order: int = 1,
         **options: Any,
     ) -> None:
         """Raises `InputError` for another order than 1 and 2, `TypeError` for what is no option."""
+        if more:
+            raise inputs_apart("Case")
         if order not in (1, 2):
             raise InputError(f"order={order!r} of a Case", "give 1 or 2")
         verb: Any = examine if order == 1 else gradgradcheck

@@ -5,6 +5,7 @@ import inspect
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import adjudge
@@ -59,6 +60,29 @@ def test_a_door_says_before_any_work_what_it_cannot_take(engine, name):
     required = [() for p in parameters if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
     with pytest.raises(adjudge.InputError, match=f"{function.name}= is None"):
         door(None, *required)
+
+
+@pytest.mark.parametrize(
+    ("engine", "name", "words"),
+    [
+        on("torch", "gradcheck", "gradcheck(func, (x, y))"),
+        on("torch", "gradgradcheck", "gradgradcheck(func, (x, y))"),
+        on("jax", "check_grads", "check_grads(f, (x, y), order)"),
+        on("jax", "check_vjp", "check_vjp(f, f_vjp, (x, y))"),
+        on("jax", "check_jvp", "check_jvp(f, f_jvp, (x, y))"),
+        on("lucid", "gradcheck", "gradcheck(func, (x, y))"),
+        on("lucid", "gradgradcheck", "gradgradcheck(func, (x, y))"),
+        on("tensorflow", "compute_gradient", "compute_gradient(f, (x, y))"),
+    ],
+)
+def test_a_door_says_how_several_inputs_are_passed(engine, name, words):
+    door = getattr(importlib.import_module(f"adjudge_{engine}"), name)
+    functions = [np.sin] * words.count("f_") + [np.sin]
+
+    with pytest.raises((TypeError, adjudge.InputError)) as caught:
+        door(*functions, *[np.ones(2)] * 3)
+
+    assert f"several inputs are one tuple: {words}" in str(caught.value)
 
 
 ANSWERS = {"torch": ("gradcheck", {}), "jax": ("check_grads", {"order": 1})}

@@ -1,5 +1,7 @@
 """Every composition of modes, in each way of each engine, and the rule that is accused."""
 
+from functools import partial
+
 import pytest
 from frameworks import torch
 from scenarios import cells, on_both
@@ -412,6 +414,42 @@ def test_compilation_can_be_left_out_and_asked_for_without_an_order(jnp, x):
     assert list(examine(jnp.sin, x, order=1, compile=False, seed=0).ways) == ["eager"]
     report = examine(jnp.sin, x, modes=["R"], compile=True, seed=0)
     assert report.ways == {"eager": {"R": Verdict.PASS}, "jit": {"R": Verdict.PASS}}
+
+
+@on_jax
+def test_a_derivative_that_is_wrong_where_it_is_compiled_says_so_in_each_line(
+    compiling, jax, jnp, x
+):
+    backend = compiling(lambda f: jax.jit(lambda x: f(x) + 0.01 * (x - jax.lax.stop_gradient(x))))
+
+    report = examine(jnp.sin, x, order=1, backend=backend, seed=0)
+    said = str(report).splitlines()
+
+    assert report.modes == {"R": Verdict.FAIL, "F": Verdict.FAIL}, report
+    assert set(report.ways["eager"].values()) == {Verdict.PASS}
+    assert "MISMATCH: jit: d out[" in said[0]
+    assert any("(R, F wrong in jit)" in line for line in said)
+    assert any(line.startswith("  forward mode (jit): ") for line in said)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.filterwarnings("ignore")  # PyTorch warns of what it compiles
+def test_what_pytorch_compiles_is_wrong_in_every_check(monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
+
+    def f(x, wrong=0.0):
+        if torch.compiler.is_compiling():
+            return x.sin() + wrong * (x - x.detach())
+        return x.sin()
+
+    x = torch.tensor(X, dtype=torch.float64, requires_grad=True)
+    for _ in range(2):  # a check must leave to the compiler what the next one asks of it
+        asked = {"compile": True, "seed": 0, "blame": False}
+        report = examine(partial(f, wrong=0.01), x, **asked)
+        assert report.verdict is Verdict.FAIL
+        assert "MISMATCH: compiled: d out[" in report.headline
+        assert "reverse mode (compiled): " in str(report)
+    assert examine(f, x, **asked)
 
 
 @on_jax

@@ -279,14 +279,20 @@ def known_options(
     """
     name = verb.__name__
     if more:
-        raise TypeError(
-            f"{name}() takes the inputs as one argument: several are a tuple, {name}(f, (x, y))"
-        )
+        raise inputs_apart(name)
     for option in given:
         if option not in group.__annotations__:
             raise unexpected(name, option, {*group.__annotations__, *(verb.__kwdefaults__ or ())})
     known: Any = dict(given)  # every group is a part of `Options`
     return known  # type: ignore[no-any-return]
+
+
+def inputs_apart(function: str, *further: str) -> TypeError:
+    """Returns the error to raise where several inputs are passed one after another; `further`
+    arguments follow them.
+    """
+    call = f"{function}({', '.join(['f', '(x, y)', *further])})"
+    return TypeError(f"{function}() takes the inputs as one argument: several are a tuple, {call}")
 
 
 def unexpected(

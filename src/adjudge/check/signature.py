@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import NoneType, UnionType
 from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
@@ -40,6 +40,25 @@ def require_kind(name: str, value: object, hint: Any) -> None:
         )
 
 
+def one_by_one(door: Callable[..., Any], hints: Mapping[str, Any], args: Sequence[object]) -> str:
+    """Returns how several inputs are passed to `door`, where `args` has some one after another and
+    not as one tuple; the empty text where it has not.
+
+    The inputs are the first parameter that is no function, and no array stands after them.
+    """
+    required = [
+        name
+        for name, one in inspect.signature(door).parameters.items()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    functions = [name for name in required if get_origin(hints[name]) is Callable]
+    k = len(functions)
+    if not any(hasattr(one, "shape") for one in args[k + 1 :]):
+        return ""
+    names = ", ".join([*functions, "(x, y)", *required[k + 1 :]])
+    return f"several inputs are one tuple: {door.__name__}({names})"
+
+
 def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
     """Returns `door`, a function with the signature of another library's check, which says before
     any work which option it does not have, and which argument is of another kind than annotated.
@@ -57,9 +76,15 @@ def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
         try:
             given = signature.bind(*args, **kwargs).arguments
         except TypeError:
+            if hint := one_by_one(door, hints(), args):
+                raise TypeError(f"{door.__name__}() has too many arguments; {hint}") from None
             return door(*args, **kwargs)  # Python says which argument is missing, or too many
         for name, value in given.items():
-            require_kind(name, value, hints()[name])
+            try:
+                require_kind(name, value, hints()[name])
+            except InputError as error:
+                hint = one_by_one(door, hints(), args) if hasattr(value, "shape") else ""
+                raise InputError(error.found, hint or error.remedy) from None
         return door(*args, **kwargs)
 
     return checked

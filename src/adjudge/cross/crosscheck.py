@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
-from typing import Any, Unpack
+from typing import Any, Never, Unpack
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from adjudge.check import (
     CrossOptions,
     Options,
     function_name,
+    inputs_apart,
     known_options,
     requested_modes,
     settings_of,
@@ -36,7 +37,7 @@ def crosscheck(
     f: Functions,
     arrays: Any,
     backends: Sequence[str | AutodiffBackend],
-    *,
+    *more: Never,
     order: int = 1,
     reference: str | None = DOUBLE,
     compile: bool | None = None,
@@ -77,6 +78,8 @@ def crosscheck(
     __tracebackhide__ = True
     if order not in (1, 2) or isinstance(order, bool):
         raise InputError(f"order={order!r}", "give order=1 or order=2")
+    if more:
+        raise inputs_apart("crosscheck", "['torch', 'jax']")
     given = _for_every_engine(options)
     engines = _engines(f, arrays, _backends(backends), given)
     _require_reference(reference, engines)

@@ -8,7 +8,7 @@ reverse mode.
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -84,12 +84,18 @@ _AT_FAULT = {
 }
 
 
-def conclusion(modes: Mapping[str, Outcome]) -> str:
+WRONG = frozenset({Verdict.FAIL, Status.RAISED})
+"""The outcomes of a mode whose derivative is wrong."""
+
+
+def conclusion(
+    modes: Mapping[str, Outcome], ways: Mapping[str, Mapping[str, Outcome]] | None = None
+) -> str:
     """Returns one line that says which rule is at fault, from the outcomes of all modes that were
-    asked for.
+    asked for; and in which of the `ways`, where it is right in another one.
     """
     modes = {word: outcome for word, outcome in modes.items() if not set(word) - {"R", "F"}}
-    wrong = {word for word, outcome in modes.items() if outcome in (Verdict.FAIL, Status.RAISED)}
+    wrong = {word for word, outcome in modes.items() if outcome in WRONG}
     right = [word for word, outcome in modes.items() if outcome is Verdict.PASS]
     rest = {word: outcome for word, outcome in modes.items() if word not in (*wrong, *right)}
     if not wrong:
@@ -106,7 +112,15 @@ def conclusion(modes: Mapping[str, Outcome]) -> str:
     listed = ", ".join(word for word in modes if word in wrong and len(word) == lowest)
     healthy = f"; right: {', '.join(right)}" if right else ""
     follows = f", and {', '.join(higher)} with it" if higher else ""
-    return f"{said} ({listed} wrong{follows}{healthy})"
+    return f"{said} ({listed} wrong{_where(wrong, ways or {})}{follows}{healthy})"
+
+
+def _where(wrong: Collection[str], ways: Mapping[str, Mapping[str, Outcome]]) -> str:
+    """Returns in which ways these modes are wrong, where they are right in another one."""
+    outcomes = {way: {one.get(word) for word in wrong} for way, one in ways.items()}
+    bad = [way for way, found in outcomes.items() if found & WRONG]
+    right = any(Verdict.PASS in found for way, found in outcomes.items() if way not in bad)
+    return f" in {', '.join(bad)}" if right else ""
 
 
 def _fault(wrong: set[str], modes: Mapping[str, Outcome]) -> str:
@@ -424,7 +438,7 @@ class Report:
         if self.unjudged is not None:
             lines.append(f"  {what_was_left(self.unjudged)}")
         if self.ways and self.verdict is not Verdict.PASS:
-            lines.append(f"  {conclusion(self.modes)}")
+            lines.append(f"  {conclusion(self.modes, self.ways)}")
         if self.points:
             return "\n".join([*lines, *by_point(self.points, self.left_out), self.footer])
         tables = [*tables_of_pairs(self.pairs, projected=self.provenance.mode == "projected")]
@@ -485,7 +499,9 @@ class Report:
     @property
     def matrix(self) -> str:
         """Returns the verdicts by way and mode, and one line that says which rule is at fault."""
-        return "\n".join([*table_of(self.ways, list(self.modes)), conclusion(self.modes)])
+        return "\n".join(
+            [*table_of(self.ways, list(self.modes)), conclusion(self.modes, self.ways)]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data: strings, numbers, lists and dicts."""

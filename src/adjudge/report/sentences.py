@@ -59,7 +59,9 @@ def text_of(finding: Finding, modes: str = "") -> str:
     """
     first, *rest = said(finding.detail, finding)
     if _names_its_mode(finding):
-        first = f"{modes or finding.mode}: {first}"
+        first = f"{modes or _mode_in_way(finding)}: {first}"
+    elif finding.way and not isinstance(finding.detail, findings.ValueInWay):
+        first = f"{finding.way}: {first}"
     if finding.point:
         first = f"at {finding.point}: {first}"
     if finding.moved:
@@ -82,8 +84,7 @@ def without_repeats(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]
             yield finding, text_of(finding)
         elif _about(finding) not in told:
             told.add(_about(finding))
-            modes = (f"{one.mode} ({one.way})" if one.way else one.mode for one in alike)
-            yield finding, text_of(finding, ", ".join(dict.fromkeys(modes)))
+            yield finding, text_of(finding, ", ".join(dict.fromkeys(map(_mode_in_way, alike))))
 
 
 def first_line(text: str) -> str:
@@ -93,6 +94,10 @@ def first_line(text: str) -> str:
 
 def _names_its_mode(finding: Finding) -> bool:
     return isinstance(finding.detail, findings.NotSupported | findings.DerivativeRaised)
+
+
+def _mode_in_way(finding: Finding) -> str:
+    return f"{finding.mode} ({finding.way})" if finding.way else finding.mode
 
 
 def _about(finding: Finding) -> tuple[object, ...]:
@@ -367,7 +372,7 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
     lines = [
         f"{entry.name}: automatic {automatic}, reference {reference}{off}",
         *filter(None, [_meaning(detail)]),
-        f"{mode}: {_count(detail, finding.verdict)}",
+        f"{mode}{f' ({finding.way})' * bool(finding.way)}: {_count(detail, finding.verdict)}",
         f"automatic   {entry.automatic: .{17 if entry.enclosure else 12}g}",
         f"reference   {_known_to(entry)}   ({how(entry.method)})",
         f"difference  {gap: .3g}   (allowed {entry.allowed:.3g})",
@@ -465,10 +470,11 @@ def _count(detail: Disagreement, verdict: Verdict) -> str:
 
 def _also(also: AlsoWrong) -> str:
     if also.many:
-        alone = "the one that was"
-        if (also.found, also.tested) != (1, 1):
-            alone = f"{also.found} of the {also.tested} that were"
-        return f"more entries are wrong: {alone} compared alone, and others"
+        if also.tested <= 1:
+            return "more entries are wrong; only this one was compared by itself"
+        found = f"{also.found} of the" if also.found < also.tested else "all"
+        alone = f"{found} {also.tested} that were compared one by one"
+        return f"more entries are wrong: {alone}, and others"
     return f"wrong as well: {', '.join(also.names)}"
 
 

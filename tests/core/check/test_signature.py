@@ -9,6 +9,7 @@ import pytest
 from adjudge.check import checked_signature
 from adjudge.errors import InputError
 
+TUPLE = "several inputs are one tuple: door(f, (x, y))"
 CALLS: list[tuple[Any, ...]] = []
 
 
@@ -64,6 +65,8 @@ def test_what_fits_reaches_the_door_as_it_is(options):
         ((np.sin, ()), {"atol": "1e-3"}, "atol= is a str", "give a number or a dict or None"),
         ((np.sin, ()), {"atol": [1e-3]}, "atol= is a list", "give a number or a dict or None"),
         ((np.sin, ()), {"flag": "no"}, "flag= is a str", "give True or False"),
+        ((np.sin, (), np.ones(2)), {"order": np.ones(2)}, "order= is ndarray", TUPLE),
+        ((np.ones(2), np.ones(2)), {}, "f= is ndarray", "give a function"),
         ((np.sin, ()), {"flag": None}, "flag= is None", "give True or False"),
     ],
 )

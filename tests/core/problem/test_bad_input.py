@@ -9,6 +9,7 @@ from adjudge import (
     AdjudgeError,
     BackendError,
     ByHand,
+    Case,
     GradcheckError,
     InputError,
     crosscheck,
@@ -205,13 +206,13 @@ def test_an_unknown_keyword_is_a_type_error_that_knows_what_was_meant(verb, opti
     assert hint in str(caught.value)
 
 
-@pytest.mark.parametrize("verb", [gradcheck, examine, gradgradcheck])
+@pytest.mark.parametrize("verb", [gradcheck, examine, gradgradcheck, Case, crosscheck])
 def test_several_inputs_that_are_no_tuple_ask_for_one(verb):
     with pytest.raises(TypeError) as caught:
         verb(RULE, X, X, X)
 
     assert "several are a tuple" in str(caught.value)
-    assert f"{verb.__name__}(f, (x, y))" in str(caught.value)
+    assert f"{verb.__name__}(f, (x, y)" in str(caught.value)
 
 
 def test_a_function_of_more_inputs_than_were_given_asks_for_a_tuple():
