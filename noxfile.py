@@ -25,6 +25,7 @@ ENGINES = ["torch", "jax"]
 TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 TORCH_CUDA_INDEX = "https://download.pytorch.org/whl"
 TORCH_CUDA = [((13, 0), "cu130"), ((12, 8), "cu128"), ((12, 6), "cu126")]
+PAGE_RUNS = "test_the_examples_print_what_the_page_shows"
 GPU_JSON = "benchmarks/gpu.json"
 
 # torch is pinned to a build for 3.11; the lowest versions are older than the newer Pythons.
@@ -125,6 +126,17 @@ def integration(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, default=False)
+def keras(session: nox.Session) -> None:
+    """Checks every function of keras.ops on PyTorch, JAX and TensorFlow; takes half an hour.
+
+    KERAS_OPS names a folder in which what was found is kept, and read again.
+    """
+    install(session, *ENGINES, "tensorflow", "test", "keras")
+    # not `run_tests`: each engine makes its comparisons in a process of its own
+    session.run("pytest", "tests/integration/test_keras_ops.py", *session.posargs)
+
+
+@nox.session(python=PYTHON, default=False)
 def sweep(session: nox.Session) -> None:
     """Walks libraries on PyTorch and JAX, and prints how their functions end; takes an hour or two.
 
@@ -150,9 +162,9 @@ def page(session: nox.Session) -> None:
     session.run("pytest", "tests/browser", *session.posargs)
 
 
-def add_engine(engine: str, python: str = "3.12", **environment: str) -> None:
-    """Adds the session of an engine that has one file of tests, and a wrong adapter for each
-    mistake.
+def add_engine(engine: str, python: str = "3.12", page: bool = False, **environment: str) -> None:
+    """Adds the session of an engine that has one file of tests, a wrong adapter for each mistake,
+    and a `page` of the how-to guides, which that file runs or else test_how_to.py.
     """
 
     @nox.session(name=engine, python=python, tags=["tests", engine])
@@ -161,11 +173,14 @@ def add_engine(engine: str, python: str = "3.12", **environment: str) -> None:
         install(session, engine, "test")
         session.env.update(environment)
         names = (engine, "conformance_mutations", "engine_findings", "doors")
-        run_tests(session, engine, paths=tuple(f"tests/backends/test_{name}.py" for name in names))
+        paths = [f"tests/backends/test_{name}.py" for name in names]
+        if page:
+            paths.append(f"tests/house/test_how_to.py::{PAGE_RUNS}[{engine}]")
+        run_tests(session, engine, paths=tuple(paths))
 
 
-add_engine("mlx")
-add_engine("tinygrad", DEV="PYTHON")  # which needs no clang
+add_engine("mlx", page=True)
+add_engine("tinygrad", page=True, DEV="PYTHON")  # which needs no clang
 add_engine("lucid")
 add_engine("tensorflow", PYTHON)  # beside the others it would slow their imports
 

@@ -139,6 +139,7 @@ class Remedy(Enum):
     PASS_SAMPLES = auto()
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
+    CHECK_SECOND = auto()
     CHECK_FORWARD = auto()
     PASS_ARRAYS = auto()
     NAME_OUTPUTS = auto()
@@ -349,6 +350,18 @@ class Entry:
         if not math.isfinite(gap):
             return math.inf
         return gap / self.allowed if self.allowed > 0 else math.inf if gap else 0.0
+
+
+class Slip(Enum):
+    """What a derivative by hand has only to undo to be right, as one more check has shown."""
+
+    VJP_SWAPPED = auto()
+    JVP_SWAPPED = auto()
+    JAC_TRANSPOSED = auto()
+    HESS_UPPER = auto()
+    """The triangle below the diagonal is not that above it, which is right."""
+    HESS_LOWER = auto()
+    HESSP_SWAPPED = auto()
 
 
 @dataclass(frozen=True)
@@ -814,6 +827,12 @@ class ClosesOver(Detail):
 
 class Unmarked(Detail):
     """Inputs are not checked, since they are not marked for differentiation and others are."""
+
+    names: tuple[str, ...]
+
+
+class SecondLeftOut(Detail):
+    """Second derivatives by hand that are not checked."""
 
     names: tuple[str, ...]
 

@@ -17,6 +17,7 @@ from adjudge.check import (
     known_options,
     of_second_order,
     unexpected,
+    with_slip,
 )
 from adjudge.errors import InputError
 from adjudge.report import GradcheckError, Report, tell
@@ -90,7 +91,11 @@ def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) 
     """
     chosen = known_options(examine, options, Options, more)
     several = chosen.get("points") is not None or chosen.get("domain") is not None
-    report = at_points(f, inputs, chosen) if several else at_one_point(f, inputs, chosen)
+
+    def check(function: Function) -> Report:
+        return (at_points if several else at_one_point)(function, inputs, chosen)
+
+    report = with_slip(check(f), f, check)
     return tell(with_faults(report, f, inputs, chosen))
 
 
@@ -143,7 +148,13 @@ def gradgradcheck(
         "check_batched_grad": check_batched_grad, "check_forward_ad": check_fwd_over_rev,
         "check_backward_ad": check_rev_over_rev, "fast_mode": fast_mode, "masked": masked,
     }  # fmt: skip
-    report = of_second_order(f, inputs, chosen, grad_outputs, strided=gen_non_contig_grad_outputs)
+
+    def check(function: Function) -> Report:
+        return of_second_order(
+            function, inputs, chosen, grad_outputs, strided=gen_non_contig_grad_outputs
+        )
+
+    report = with_slip(check(f), f, check)
     return _raised(tell(with_faults(report, f, inputs, chosen)), raise_exception)
 
 

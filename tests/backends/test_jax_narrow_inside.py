@@ -42,3 +42,22 @@ def test_a_wrong_rule_fails_all_the_same():
     doubled.defvjp(lambda x: jax.vjp(norm, x), lambda pull, w: (2 * pull(w)[0],))
 
     assert {Verdict.FAIL} == {report.verdict for report in of_seeds(doubled)}
+
+
+def test_a_number_that_is_rounded_inside_is_no_error_and_what_is_larger_is_one():
+    def log2(x):
+        y = x.astype(jnp.float32) ** 2 + 1
+        return (jnp.log(y) * np.float32(1 / np.log(2))).astype(jnp.float64)
+
+    def with_slope(factor):
+        # the exact logarithm of two, of which `log2` has the digits of float32
+        def slope(x):
+            return factor * 2 * x / ((x**2 + 1) * np.log(2))
+
+        f = jax.custom_vjp(log2)
+        f.defvjp(lambda x: (log2(x), slope(x)), lambda of_x, w: (w * of_x,))
+        return f
+
+    # which failed by a part of 1.3e-8, and 2e-8 in a function of JAX
+    assert {Verdict.PASS} == {report.verdict for report in of_seeds(with_slope(1.0))}
+    assert {Verdict.FAIL} == {report.verdict for report in of_seeds(with_slope(1 + 1e-6))}

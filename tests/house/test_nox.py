@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pages import HOW_TO, RUN_HERE
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "how-to" / "nox-matrix.md").read_text(encoding="utf-8")
@@ -104,8 +105,23 @@ def test_libraries_and_devices_are_no_default():
 
     assert "* tests-3.11(torch, locked)" in listed
     assert "- integration" in listed
+    assert "- keras " in listed
     assert "- gpu " in listed
     assert "* gpu" not in listed
+
+
+def test_the_page_of_an_engine_is_run_where_that_is_installed():
+    sessions = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    needed = [
+        engine
+        for engine in ("lucid", "mlx", "tensorflow", "tinygrad")
+        for page in RUN_HERE
+        if re.search(rf"^(import|from) {engine}\b", (HOW_TO / f"{page}.md").read_text(), re.M)
+    ]
+
+    assert needed == ["mlx", "tinygrad"]
+    for engine in needed:
+        assert f'add_engine("{engine}", page=True' in sessions
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ Its modules, each of which may import those above it:
 - `unchecked`: what a check leaves out, checked as well or named.
 - `one_point`: the check at one point, from the options to the report.
 - `points`: one check at several points.
+- `slips`: a function by hand that fails, checked once more with a likely slip undone.
 
 Invariant: everything that the user's function could change outside of its outputs is restored
 or named.
@@ -37,6 +38,7 @@ from adjudge.check.options import (
 )
 from adjudge.check.points import at_points, silence
 from adjudge.check.signature import checked_signature
+from adjudge.check.slips import with_slip
 from adjudge.check.special_points import PATTERNS, Given, SpecialPoint, special_points
 from adjudge.check.surroundings import surroundings
 
@@ -66,4 +68,5 @@ __all__ = [
     "special_points",
     "surroundings",
     "unexpected",
+    "with_slip",
 ]

@@ -387,7 +387,8 @@ def _in_double(
     letters = "".join(c for c in settings.letters if c + taken not in outcome.modes)
     if not letters:
         return outcome
-    asked = replace(settings, letters=letters)
+    constants = double.low.X.coarsest_eps if double.past_casts else 0.0
+    asked = replace(settings, letters=letters, constants=constants)
     with double.widening():
         base64 = double.derived(composition.derive)
         same_inputs = alike(base.problem.X, base64.problem.X)

@@ -298,6 +298,7 @@ class _Case:
             settings.atol,
             settings.equal_nan,
             settings.rounded,
+            settings.constants,
             exact=isinstance(settings.reference, Exact),
         )
         self.probes = Probes(problem.X, base.Y, full, settings.seed)

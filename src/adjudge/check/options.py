@@ -409,6 +409,8 @@ class Settings:
     rounded: float = 0.0
     """The spacing at 1 to which the engine was seen to round derivatives; 0 where it is no coarser
     than that of their dtype."""
+    constants: float = 0.0
+    """See `Tolerance.constants`."""
 
     @property
     def fixed(self) -> bool:

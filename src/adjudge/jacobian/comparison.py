@@ -77,6 +77,10 @@ class Tolerance:
     rounded: float = 0.0
     """The spacing at 1 to which derivatives are rounded, where that is coarser than what f computes
     with."""
+    constants: float = 0.0
+    """The spacing at 1 of the narrower dtype to which numbers within f are rounded, where f is
+    judged past its conversions to that. Without it a right rule fails that has no such number where
+    f has one, as that of a logarithm to base 2 by `log(x) / log(2)`."""
     seen: float | None = None
     """The spacing at 1 of the coarsest dtype that is seen, where `eps` is that of a narrower one,
     which f was found to compute with inside. Error bars are as sharp as its rounding allows then,
@@ -134,7 +138,7 @@ class Tolerance:
         automatic = usual is None and self.atol is None
         ordinary = part = (self.eps / 2) ** (RTOL_EXPONENT if double else NARROW_RTOL_EXPONENT)
         part = min(part, EXACT_UNITS * coarsest) if self.exact else part
-        least = max(part, ROUNDED_UNITS * self.rounded)
+        least = max(part, ROUNDED_UNITS * self.rounded, self.constants)
         if usual is None:
             usual = least
         else:

@@ -23,6 +23,7 @@ from adjudge.findings import (
     Outcome,
     Pair,
     Silence,
+    Slip,
     Status,
     Unjudged,
     Verdict,
@@ -30,6 +31,7 @@ from adjudge.findings import (
 )
 from adjudge.report.pictures import pictures
 from adjudge.report.sentences import (
+    SLIPS,
     certified_by,
     first_line,
     how,
@@ -355,6 +357,8 @@ class Report:
     automatic side, or an entry that makes it FAIL lies outside of one."""
     certificate: Entry | None = None
     """The comparison of a certified PASS that agrees least closely, with its interval."""
+    slip: Slip | None = None
+    """What a derivative by hand has only to undo to be right."""
     faults: Sequence[Fault] = ()
     """The steps whose derivatives are wrong, the first one of the function first, where the check
     fails, the engine can record what the function did, and they were found (`blame=`)."""
@@ -437,6 +441,7 @@ class Report:
         lines += [f"  {line}" for line in dict.fromkeys(map(which_rule, self.faults))]
         if self.unjudged is not None:
             lines.append(f"  {what_was_left(self.unjudged)}")
+        lines += [] if self.slip is None else [f"  {SLIPS[self.slip]}"]
         if self.ways and self.verdict is not Verdict.PASS:
             lines.append(f"  {conclusion(self.modes, self.ways)}")
         if self.points:
@@ -520,6 +525,7 @@ class Report:
             "points": {name: report.to_dict() for name, report in self.points.items()},
             "faults": plain(tuple(self.faults)),
             "unjudged": plain(self.unjudged) if self.unjudged is not None else None,
+            "slip": plain(self.slip),
         }
 
 

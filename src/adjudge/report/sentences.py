@@ -43,6 +43,7 @@ from adjudge.findings import (
     Scheme,
     Setting,
     Silence,
+    Slip,
     Status,
     Task,
     Unequal,
@@ -196,6 +197,19 @@ WORDS: dict[Enum, str] = {
 }
 """Words for the members of enumerations that stand in the fields of a detail."""
 
+SLIPS = {
+    Slip.VJP_SWAPPED: "vjp= is called as vjp(x, w), and passes with its arguments swapped",
+    Slip.JVP_SWAPPED: "jvp= is called as jvp(x, v), and passes with its arguments swapped",
+    Slip.JAC_TRANSPOSED: "the transpose of what jac= returns passes: rows are outputs, and columns "
+    "are inputs",
+    Slip.HESS_UPPER: "what hess= returns is not symmetric, and passes with its upper triangle "
+    "mirrored",
+    Slip.HESS_LOWER: "what hess= returns is not symmetric, and passes with its lower triangle "
+    "mirrored",
+    Slip.HESSP_SWAPPED: "hessp= is called as hessp(x, p), and passes with its arguments swapped",
+}
+"""What a derivative by hand has only to undo."""
+
 LOSES_DIGITS = "f loses digits on the way (cancellation, saturation), or is ill-conditioned"
 
 SENTENCES: dict[type[Detail], Sequence[str]] = {
@@ -258,6 +272,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "not checked, since other inputs are marked (requires_grad) and not these: {names}",
     ),
     findings.RulesLeftOut: ("not checked, since forward mode is not asked for: {names}",),
+    findings.SecondLeftOut: ("not checked, since no second derivative is asked for: {names}",),
     findings.Constants: ("not checked, since numbers and integers count as constants: {names}",),
     findings.SpecialNumbers: ("{names}: {hides}",),
     findings.ImplicitSamples: (
@@ -350,8 +365,6 @@ def _unequal(detail: Unequal, finding: Finding) -> list[str]:
         f"{names[0]:<{width}}  {detail.one: .12g}",
         f"{names[1]:<{width}}  {detail.two: .12g}",
     ]
-    if finding.given == "hessp" and isinstance(detail, findings.NotHomogeneous):
-        lines.append("hessp= is called as hessp(x, p): are the two swapped?")
     if isinstance(detail, findings.ValueInWay):
         lines.append("one of the two evaluates another function, or loses digits")
     return lines
@@ -860,6 +873,7 @@ REMEDIES = {
     Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
     Remedy.PASS_SAMPLES: "pass the sample in as an input to check what is made of it",
     Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
+    Remedy.CHECK_SECOND: "check it as well: order=2, or leave out order= and modes=",
     Remedy.CHECK_FORWARD: "check forward mode as well: check_forward_ad=True",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
     Remedy.PASS_ARRAYS: "pass them as floating arrays to check their derivatives",

@@ -170,7 +170,7 @@ def test_hessian_products_with_swapped_arguments_fail():
 
     assert report.verdict is Verdict.FAIL
     assert "the jvp is not linear in its tangent" in str(report)
-    assert "hessp= is called as hessp(x, p): are the two swapped?" in str(report)
+    assert "hessp= is called as hessp(x, p), and passes with its arguments swapped" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -641,3 +641,47 @@ def test_several_inputs_further_arguments_and_complex_ones_are_of_any_engine():
     assert examine(both, (x, x * 2), backend=backend, seed=1)
     assert examine(further, (x, 2.0), backend=backend, seed=1)
     assert examine(of_complex, z, backend=backend, check_forward_ad=True, seed=1)
+
+
+@pytest.mark.parametrize("asked", [{"order": 1}, {"modes": ["R"]}])
+def test_a_hessian_that_is_not_asked_for_is_told(asked):
+    with_hessian = examine(ByHand(energy, grad=gradient, hess=hessian), X, seed=1, **asked)
+    without = examine(ByHand(energy, grad=gradient), X, seed=1, **asked)
+    judged = examine(ByHand(energy, grad=gradient, hess=hessian), X, seed=1)
+
+    assert with_hessian
+    assert "not checked, since no second derivative is asked for: hess=" in str(with_hessian)
+    assert "not checked" not in f"{without}{judged}"
+
+
+def square(x):
+    return np.asarray([[1.0, 2.0, 3.0], [0.0, 1.0, 4.0], [5.0, 0.0, 1.0]]) @ np.sin(x)
+
+
+def of_square(x):
+    return np.asarray([[1.0, 2.0, 3.0], [0.0, 1.0, 4.0], [5.0, 0.0, 1.0]]) * np.cos(x)
+
+
+SLIPS = {
+    "vjp": ("vjp(x, w), and passes with its arguments swapped", lambda w, x: of_square(x).T @ w),
+    "jvp": ("jvp(x, v), and passes with its arguments swapped", lambda v, x: of_square(x) @ v),
+    "jac": ("the transpose of what jac= returns passes", lambda x: of_square(x).T),
+    "hess": ("not symmetric, and passes with its upper", lambda x: np.triu(hessian(x))),
+    "hess ": ("not symmetric, and passes with its lower", lambda x: np.tril(hessian(x))),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_slip_that_is_undone_with_success_is_told(name):
+    words, function = SLIPS[name]
+    of_energy = {"grad": gradient} if name.startswith("hess") else {}
+    f = energy if of_energy else square
+    twice = lambda *args: 2 * function(*args)  # noqa: E731
+
+    report = examine(ByHand(f, **of_energy, **{name.strip(): function}), X, seed=1)
+    other = examine(ByHand(f, **of_energy, **{name.strip(): twice}), X, seed=1)
+
+    assert (report.verdict, other.verdict) == (Verdict.FAIL, Verdict.FAIL)
+    assert words in str(report)
+    assert report.to_dict()["slip"] == report.slip.name
+    assert other.slip is None

@@ -1,0 +1,91 @@
+"""Slips in derivatives by hand: swapped arguments, a transpose, a Hessian of one triangle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from adjudge.engine import ByHand
+from adjudge.errors import AdjudgeError, Catching
+from adjudge.findings import Slip, Verdict
+from adjudge.report import Report
+
+
+def with_slip(
+    report: Report, f: Callable[..., Any], check: Callable[[Callable[..., Any]], Report]
+) -> Report:
+    """Returns the report of a function by hand that fails, with the slip that it has only to undo
+    to pass: `check` is made once more for each that is possible.
+
+    Without it swapped arguments look like a rule that is not linear, and the transpose of a square
+    Jacobian like any other wrong numbers.
+    """
+    if not isinstance(f, ByHand) or report.verdict is not Verdict.FAIL:
+        return report
+    for slip, undone in _undone(f):
+        found = None
+        with Catching(AdjudgeError):  # shapes that do not fit, say
+            found = check(undone)
+        if found:
+            return replace(report, slip=slip)
+    return report
+
+
+def _undone(f: ByHand) -> Iterator[tuple[Slip, ByHand]]:
+    """Yields each slip that is possible, and the function with it undone."""
+    for name, slips in _SLIPS.items():
+        function = f.given.get(name)
+        if not callable(function) or isinstance(function, ByHand):
+            continue
+        for slip, undo in slips.items():
+            yield slip, ByHand(**{**f.given, name: undo(function)})
+
+
+def _last_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *args, **kwargs: function(args[-1], *args[:-1], **kwargs)
+
+
+def _second_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, p, *args, **kwargs: function(p, x, *args, **kwargs)
+
+
+def _halves_swapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    def swapped(*args: Any, **kwargs: Any) -> Any:
+        half = len(args) // 2
+        return function(*args[half:], *args[:half], **kwargs)
+
+    return swapped
+
+
+def _transposed(function: Callable[..., Any]) -> Callable[..., Any]:
+    def transposed(*args: Any, **kwargs: Any) -> Any:
+        J = function(*args, **kwargs)
+        return (np.asarray(J) if isinstance(J, list) else J).T
+
+    return transposed
+
+
+def _mirrored(kept: Callable[[Any], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns what makes a Hessian of one triangle of it."""
+
+    def undo(function: Callable[..., Any]) -> Callable[..., Any]:
+        def mirrored(*args: Any, **kwargs: Any) -> Any:
+            H = np.asarray(function(*args, **kwargs))
+            return kept(H) + kept(H).T - np.diag(np.diag(H))
+
+        return mirrored
+
+    return undo
+
+
+_SLIPS: dict[str, dict[Slip, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
+    "vjp": {Slip.VJP_SWAPPED: _last_first},
+    "jvp": {Slip.JVP_SWAPPED: _halves_swapped},
+    "jac": {Slip.JAC_TRANSPOSED: _transposed},
+    "hess": {Slip.HESS_UPPER: _mirrored(np.triu), Slip.HESS_LOWER: _mirrored(np.tril)},
+    "hessp": {Slip.HESSP_SWAPPED: _second_first},
+}
+"""The derivatives by hand, and what may be the matter with each beside its numbers."""
