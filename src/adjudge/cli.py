@@ -636,3 +636,7 @@ def _made(target: str, kind: type) -> Any:
 def _say(text: str, stream: TextIO | None = None) -> None:
     """Writes `text` as a line to the stream."""
     (stream or sys.stdout).write(visible(text) + "\n")
+
+
+if __name__ == "__main__":  # `python -m adjudge.cli` would end with 0 and ask nothing
+    sys.exit(main())

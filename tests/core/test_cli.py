@@ -1,5 +1,6 @@
 """The command line: exit codes, one line a case, the table, and errors of usage."""
 
+import subprocess
 import sys
 import textwrap
 from importlib import metadata
@@ -346,3 +347,12 @@ def test_an_engine_that_is_not_installed_is_named_by_its_own_distribution(
 def test_a_registered_backend_conforms_by_its_name(capsys):
     assert main(["conform", "numpy", "--scenario=elementwise"]) == OK
     assert capsys.readouterr().out.startswith("numpy conforms: ")
+
+
+def test_the_module_is_the_command():
+    command = [sys.executable, "-m", "adjudge.cli", "conform", "nowhere:Backend"]
+
+    done = subprocess.run(command, capture_output=True, text=True)
+
+    assert done.returncode == USAGE
+    assert "nowhere" in done.stderr

@@ -154,7 +154,7 @@ def separate(subject: Subject, dtype: str, device: str | None) -> None:
         other = into(array)
         remedy = f"the result of {name} may share no memory with what it was made from"
         subject.same(_at(name, dtype, device), arrays.to_host(other), host, "keep the values")
-        write(array)
+        write(subject.arrays, array)
         subject.same(
             _at(f"{name}, after a write to the first", dtype, device),
             arrays.to_host(other), host, remedy,

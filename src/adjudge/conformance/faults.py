@@ -13,6 +13,7 @@ from adjudge.conformance.closed_forms import Host
 from adjudge.conformance.subject import OTHER
 from adjudge.engine import (
     Array,
+    ArrayOperations,
     Arrays,
     AutodiffBackend,
     FlatFunction,
@@ -108,12 +109,16 @@ class FaultyBackend(WrappedBackend):
                 total.append(g)
                 return self._each(_summed(self, total), x, lambda leaf: leaf)
             if self.fault == "writes into the cotangent":
-                write(next(leaf for leaf in w if leaf is not None and 0 not in leaf.shape))
+                self._write(w)
             if self.fault == "writes into x":
-                write(next(leaf for leaf in x if 0 not in leaf.shape))
+                self._write(x)
             return self._faulty(g, x, "R")
 
         return y, faulty
+
+    def _write(self, leaves: MaybeArrays) -> None:
+        """Writes into the first array that this changes."""
+        any(write(self.arrays, leaf) for leaf in leaves if leaf is not None and 0 not in leaf.shape)
 
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         y, tangents = self.inner.jvp(f, x, v)
@@ -209,13 +214,16 @@ def here(backend: AutodiffBackend, device: str) -> str | None:
     return None
 
 
-def write(array: Array) -> bool:
-    """Writes into `array`, and returns whether that could be done."""
+def write(arrays: ArrayOperations, array: Array) -> bool:
+    """Writes into `array`, and returns whether it has other numbers then: PaddlePaddle says nothing
+    where it does not write into an array without axes.
+    """
+    before = np.array(arrays.to_host(array, array))
     try:
         operator.setitem(array, ..., array * 2 + 1)
     except (TypeError, ValueError, RuntimeError):
         return False
-    return True
+    return not np.array_equal(before, arrays.to_host(array, array), equal_nan=True)
 
 
 def _summed(backend: AutodiffBackend, values: Sequence[MaybeArrays]) -> MaybeArrays:

@@ -130,7 +130,7 @@ def applicable(subject: Subject, scenario: Scenario, dtype: str, fault: str) -> 
         array = subject.arrays.make(np.ones(2), subject.dtypes[0])
         with subject.backend.environment.isolation([array]):
             used = array * array  # an engine may refuse to write into what it has a use for
-            return write(array) and used is not array
+            return write(subject.arrays, array) and used is not array
     return True
 
 

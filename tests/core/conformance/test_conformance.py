@@ -20,6 +20,7 @@ from adjudge.conformance import (
     Scenario,
     assert_conforms,
     checks,
+    faults,
 )
 from adjudge.conformance.closed_forms import ClosedForms, Placed, PlantedBackend
 from adjudge.conformance.subject import Subject, bits
@@ -452,3 +453,24 @@ def test_absent_gradients_need_no_function_of_xp_where_arrays_are_made_by_numpy(
                 first.run()
         else:
             first.run()
+
+
+class SilentArray(np.ndarray):
+    """Without axes it ignores what is written into it, as an array of PaddlePaddle does."""
+
+    def __setitem__(self, key, value):
+        if self.ndim:
+            super().__setitem__(key, value)
+
+
+def test_a_fault_writes_where_that_changes_something(numpy):
+    silent, other = np.array(2.0).view(SilentArray), np.array([2.0, 3.0]).view(SilentArray)
+    x, w = (np.array([0.5]),), (silent, other)
+    backend = FaultyBackend(planted(numpy), "writes into the cotangent")
+
+    assert not faults.write(numpy.arrays, silent)
+    backend._write(w)
+
+    assert silent == 2.0
+    assert list(other) == [5.0, 7.0]
+    assert faults.write(numpy.arrays, x[0])
