@@ -356,6 +356,7 @@ class Slip(Enum):
     """What a derivative by hand has only to undo to be right, as one more check has shown."""
 
     VJP_SWAPPED = auto()
+    VJP_IS_JVP = auto()
     JVP_SWAPPED = auto()
     JAC_TRANSPOSED = auto()
     HESS_UPPER = auto()

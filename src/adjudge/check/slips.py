@@ -42,6 +42,9 @@ def _undone(f: ByHand) -> Iterator[tuple[Slip, ByHand]]:
             continue
         for slip, undo in slips.items():
             yield slip, ByHand(**{**f.given, name: undo(function)})
+    if callable(f.given.get("vjp")) and not {"jvp", "double_vjp"} & {*f.given}:
+        rest = {name: given for name, given in f.given.items() if name != "vjp"}
+        yield Slip.VJP_IS_JVP, ByHand(**rest, jvp=f.given["vjp"])
 
 
 def _last_first(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,7 +66,7 @@ def _halves_swapped(function: Callable[..., Any]) -> Callable[..., Any]:
 def _transposed(function: Callable[..., Any]) -> Callable[..., Any]:
     def transposed(*args: Any, **kwargs: Any) -> Any:
         J = function(*args, **kwargs)
-        return (np.asarray(J) if isinstance(J, list) else J).T
+        return (J if hasattr(J, "T") else np.asarray(J)).T  # lists and TensorFlow have none
 
     return transposed
 

@@ -87,9 +87,23 @@ def called(
         require_fit(name, function, of, args, kwargs)
     try:
         return function(*args, **kwargs)
-    except TypeError:
-        require_fit(name, function, of, args, kwargs)
+    except Exception as error:
+        if isinstance(error, TypeError):
+            require_fit(name, function, of, args, kwargs)
+        if name == "vjp" and _swapped(function, args, kwargs):
+            error.add_note("adjudge: vjp= is called as vjp(x, w), and runs as vjp(w, x)")
         raise
+
+
+def _swapped(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Returns whether a vjp of one array that raised gives a gradient as `vjp(w, x)`."""
+    shape = getattr(args[0], "shape", None)
+    if len(args) != 2 or shape is None:
+        return False
+    with suppress(Exception):
+        found = function(*args[::-1], **kwargs)
+        return tuple(getattr(found, "shape", ())) == tuple(shape)
+    return False
 
 
 class Algebra:

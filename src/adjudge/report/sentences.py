@@ -199,6 +199,7 @@ WORDS: dict[Enum, str] = {
 
 SLIPS = {
     Slip.VJP_SWAPPED: "vjp= is called as vjp(x, w), and passes with its arguments swapped",
+    Slip.VJP_IS_JVP: "what was given as vjp= passes as jvp=: it is J v, and not J* w",
     Slip.JVP_SWAPPED: "jvp= is called as jvp(x, v), and passes with its arguments swapped",
     Slip.JAC_TRANSPOSED: "the transpose of what jac= returns passes: rows are outputs, and columns "
     "are inputs",

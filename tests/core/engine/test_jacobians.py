@@ -664,6 +664,7 @@ def of_square(x):
 
 SLIPS = {
     "vjp": ("vjp(x, w), and passes with its arguments swapped", lambda w, x: of_square(x).T @ w),
+    "vjp ": ("what was given as vjp= passes as jvp=", lambda x, v: of_square(x) @ v),
     "jvp": ("jvp(x, v), and passes with its arguments swapped", lambda v, x: of_square(x) @ v),
     "jac": ("the transpose of what jac= returns passes", lambda x: of_square(x).T),
     "hess": ("not symmetric, and passes with its upper", lambda x: np.triu(hessian(x))),
@@ -685,3 +686,13 @@ def test_a_slip_that_is_undone_with_success_is_told(name):
     assert words in str(report)
     assert report.to_dict()["slip"] == report.slip.name
     assert other.slip is None
+
+
+def test_a_vjp_that_raises_and_would_run_with_its_arguments_swapped_says_so():
+    tall = np.asarray([[1.0, 2.0, 3.0], [0.0, 1.0, 4.0]])
+
+    for vjp, told in ((lambda w, x: tall.T @ w, True), (lambda x, w: tall @ w, False)):
+        with pytest.raises(ValueError, match="matmul") as raised:
+            examine(ByHand(lambda x: tall @ x, vjp=vjp), X, seed=1)
+        notes = raised.value.__notes__
+        assert any("runs as vjp(w, x)" in note for note in notes) is told
