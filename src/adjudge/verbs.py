@@ -95,7 +95,7 @@ def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) 
     def check(function: Function) -> Report:
         return (at_points if several else at_one_point)(function, inputs, chosen)
 
-    report = with_slip(check(f), f, check)
+    report = with_slip(check(f), f, check, chosen)
     return tell(with_faults(report, f, inputs, chosen))
 
 
@@ -154,7 +154,7 @@ def gradgradcheck(
             function, inputs, chosen, grad_outputs, strided=gen_non_contig_grad_outputs
         )
 
-    report = with_slip(check(f), f, check)
+    report = with_slip(check(f), f, check, chosen)
     return _raised(tell(with_faults(report, f, inputs, chosen)), raise_exception)
 
 

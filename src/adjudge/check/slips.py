@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from adjudge.check.options import Options
 from adjudge.engine import ByHand
 from adjudge.errors import AdjudgeError, Catching
-from adjudge.findings import Slip, Verdict
+from adjudge.findings import Slip, Status, Verdict
 from adjudge.report import Report
+
+SWAPPED = (Slip.VJP_SWAPPED, Slip.JVP_SWAPPED, Slip.HESSP_SWAPPED)
 
 
 def with_slip(
-    report: Report, f: Callable[..., Any], check: Callable[[Callable[..., Any]], Report]
+    report: Report,
+    f: Callable[..., Any],
+    check: Callable[[Callable[..., Any]], Report],
+    options: Options,
 ) -> Report:
     """Returns the report of a function by hand that fails, with the slip that it has only to undo
     to pass: `check` is made once more for each that is possible.
 
     Without it swapped arguments look like a rule that is not linear, and the transpose of a square
-    Jacobian like any other wrong numbers.
+    Jacobian like any other wrong numbers. With its arguments swapped a derivative takes a probe for
+    x, which may lie out of bounds: that is tried where it is not linear alone, as swapped ones are.
     """
     if not isinstance(f, ByHand) or report.verdict is not Verdict.FAIL:
         return report
+    if options.get("max_evaluations") is not None:
+        return report
+    nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
+    swaps = nonlinear and options.get("bounds") is None
     for slip, undone in _undone(f):
+        if slip in SWAPPED and not swaps:
+            continue
         found = None
-        with Catching(AdjudgeError):  # shapes that do not fit, say
+        # shapes may not fit, and a warning would be one about a call that the caller never makes
+        with Catching(AdjudgeError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             found = check(undone)
         if found:
             return replace(report, slip=slip)

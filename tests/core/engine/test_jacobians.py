@@ -696,3 +696,18 @@ def test_a_vjp_that_raises_and_would_run_with_its_arguments_swapped_says_so():
             examine(ByHand(lambda x: tall @ x, vjp=vjp), X, seed=1)
         notes = raised.value.__notes__
         assert any("runs as vjp(w, x)" in note for note in notes) is told
+
+
+def test_arguments_are_swapped_for_a_trial_where_the_rule_is_not_linear_and_x_is_free():
+    seen = []
+
+    def vjp(x, w):
+        seen.append(x)
+        return 2 * of_square(x).T @ w
+
+    swapped = lambda w, x: of_square(x).T @ w  # noqa: E731
+
+    assert examine(ByHand(square, vjp=vjp), X, seed=1).verdict is Verdict.FAIL
+    assert all(np.allclose(x, X, atol=0.5) for x in seen)
+    assert examine(ByHand(square, vjp=swapped), X, seed=1).slip is not None
+    assert examine(ByHand(square, vjp=swapped), X, seed=1, bounds=(-9.0, 9.0)).slip is None
