@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -33,11 +34,19 @@ def with_slip(
     """
     if not isinstance(f, ByHand) or report.verdict is not Verdict.FAIL:
         return report
-    if options.get("max_evaluations") is not None:
+    if options.get("max_evaluations") is not None or "forward" not in f.given:
         return report
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
     swaps = nonlinear and options.get("bounds") is None
-    for slip, undone in _undone(f):
+    evaluations = 0
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        nonlocal evaluations
+        evaluations += 1
+        return f.given["forward"](*args, **kwargs)
+
+    counts = Counter(report.counts)
+    for slip, undone in _undone({**f.given, "forward": forward}):
         if slip in SWAPPED and not swaps:
             continue
         found = None
@@ -45,22 +54,27 @@ def with_slip(
         with Catching(AdjudgeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = check(undone)
+        if found is not None:
+            counts.update({name: found.counts[name] for name in ("vjps", "jvps")})
         if found:
-            return replace(report, slip=slip)
-    return report
+            report = replace(report, slip=slip)
+            break
+    counts["evaluations"] += evaluations
+    return replace(report, counts={name: counts[name] for name in report.counts})
 
 
-def _undone(f: ByHand) -> Iterator[tuple[Slip, ByHand]]:
-    """Yields each slip that is possible, and the function with it undone."""
+def _undone(given: Mapping[str, Any]) -> Iterator[tuple[Slip, ByHand]]:
+    """Yields each slip that is possible in what was given by hand, and that with it undone."""
     for name, slips in _SLIPS.items():
-        function = f.given.get(name)
+        function = given.get(name)
         if not callable(function) or isinstance(function, ByHand):
             continue
         for slip, undo in slips.items():
-            yield slip, ByHand(**{**f.given, name: undo(function)})
-    if callable(f.given.get("vjp")) and not {"jvp", "double_vjp"} & {*f.given}:
-        rest = {name: given for name, given in f.given.items() if name != "vjp"}
-        yield Slip.VJP_IS_JVP, ByHand(**rest, jvp=f.given["vjp"])
+            yield slip, ByHand(**{**given, name: undo(function)})
+    vjp = given.get("vjp")
+    if callable(vjp) and not isinstance(vjp, ByHand) and not {"jvp", "double_vjp"} & {*given}:
+        rest = {name: one for name, one in given.items() if name != "vjp"}
+        yield Slip.VJP_IS_JVP, ByHand(**rest, jvp=vjp)
 
 
 def _last_first(function: Callable[..., Any]) -> Callable[..., Any]:
