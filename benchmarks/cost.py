@@ -448,13 +448,14 @@ def layers(repeats: int, known: Sequence[str] = ()) -> list[list[object]]:
     """The same layer on every engine that is installed and differentiates functions, but for those
     that are known.
     """
-    from adjudge.engine import registry
+    from adjudge.engine import backend_named, registry
 
     rows = []
     for name in registry.differentiating():
         if name not in known and importlib.util.find_spec(name) is not None:
-            told(name)
-            rows.append(of_layer(name, repeats))
+            reason = backend_named(name).environment.unavailable()
+            told(name, reason or "")
+            rows += [] if reason else [of_layer(name, repeats)]
     return rows
 
 
