@@ -34,7 +34,9 @@ def with_slip(
     """
     if not isinstance(f, ByHand) or report.verdict is not Verdict.FAIL:
         return report
-    if options.get("max_evaluations") is not None or "forward" not in f.given:
+    # a budget is spent, and to the processes of an executor no trial can be sent
+    limited = any(options.get(name) is not None for name in ("max_evaluations", "executor"))
+    if limited or "forward" not in f.given:
         return report
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
     swaps = nonlinear and options.get("bounds") is None
