@@ -92,10 +92,10 @@ def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) 
     chosen = known_options(examine, options, Options, more)
     several = chosen.get("points") is not None or chosen.get("domain") is not None
 
-    def check(function: Function) -> Report:
-        return (at_points if several else at_one_point)(function, inputs, chosen)
+    def check(function: Function, options: Options) -> Report:
+        return (at_points if several else at_one_point)(function, inputs, options)
 
-    report = with_slip(check(f), f, check, chosen)
+    report = with_slip(check(f, chosen), f, check, chosen)
     return tell(with_faults(report, f, inputs, chosen))
 
 
@@ -149,12 +149,12 @@ def gradgradcheck(
         "check_backward_ad": check_rev_over_rev, "fast_mode": fast_mode, "masked": masked,
     }  # fmt: skip
 
-    def check(function: Function) -> Report:
+    def check(function: Function, options: Options) -> Report:
         return of_second_order(
-            function, inputs, chosen, grad_outputs, strided=gen_non_contig_grad_outputs
+            function, inputs, options, grad_outputs, strided=gen_non_contig_grad_outputs
         )
 
-    report = with_slip(check(f), f, check, chosen)
+    report = with_slip(check(f, chosen), f, check, chosen)
     return _raised(tell(with_faults(report, f, inputs, chosen)), raise_exception)
 
 

@@ -22,7 +22,7 @@ SWAPPED = (Slip.VJP_SWAPPED, Slip.JVP_SWAPPED, Slip.HESSP_SWAPPED)
 def with_slip(
     report: Report,
     f: Callable[..., Any],
-    check: Callable[[Callable[..., Any]], Report],
+    check: Callable[[Callable[..., Any], Options], Report],
     options: Options,
 ) -> Report:
     """Returns the report of a function by hand that fails, with the slip that it has only to undo
@@ -34,12 +34,11 @@ def with_slip(
     """
     if not isinstance(f, ByHand) or report.verdict is not Verdict.FAIL:
         return report
-    # a budget is spent, and to the processes of an executor no trial can be sent
-    limited = any(options.get(name) is not None for name in ("max_evaluations", "executor"))
-    if limited or "forward" not in f.given:
+    if options.get("max_evaluations") is not None or "forward" not in f.given:
         return report
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
     swaps = nonlinear and options.get("bounds") is None
+    here: Options = {**options, "executor": None}  # to its processes no trial can be sent
     evaluations = 0
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +54,7 @@ def with_slip(
         # shapes may not fit, and a warning would be one about a call that the caller never makes
         with Catching(AdjudgeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = check(undone)
+            found = check(undone, here)
         if found is not None:
             counts.update({name: found.counts[name] for name in ("vjps", "jvps")})
         if found:
