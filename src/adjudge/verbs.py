@@ -95,7 +95,7 @@ def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) 
     def check(function: Function, options: Options) -> Report:
         return (at_points if several else at_one_point)(function, inputs, options)
 
-    report = with_slip(check(f, chosen), f, check, chosen)
+    report = with_slip(check(f, chosen), f, inputs, check, chosen)
     return tell(with_faults(report, f, inputs, chosen))
 
 
@@ -154,7 +154,7 @@ def gradgradcheck(
             function, inputs, options, grad_outputs, strided=gen_non_contig_grad_outputs
         )
 
-    report = with_slip(check(f, chosen), f, check, chosen)
+    report = with_slip(check(f, chosen), f, inputs, check, chosen)
     return _raised(tell(with_faults(report, f, inputs, chosen)), raise_exception)
 
 
