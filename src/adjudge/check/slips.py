@@ -20,7 +20,15 @@ from adjudge.report import Report
 LARGEST = 10_000
 """The most numbers of x with which a trial is made: a check of large arrays that fails would hold
 more of them, and take longer. No verdict depends on it."""
+LEAST_TRIED, PART_TRIED = 8, 1 / 4
+"""A trial ends once it took so many evaluations and this part of those of the check that failed; of
+second order each derivative may take as many. A trial that passes takes fewer, and another one
+would take as many as the check that failed. No verdict depends on them."""
 SWAPPED = (Slip.VJP_SWAPPED, Slip.JVP_SWAPPED, Slip.HESSP_SWAPPED)
+
+
+class _Enough(AdjudgeError):
+    """A trial took more evaluations than one that passes, and ends."""
 
 
 def with_slip(
@@ -46,19 +54,24 @@ def with_slip(
         return report
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
     swaps = nonlinear and options.get("bounds") is None
-    here: Options = {**options, "executor": None}  # to its processes no trial can be sent
-    evaluations = 0
+    # To the processes of an executor no trial can be sent.
+    here: Options = {**options, "executor": None, "mode": "projected"}
+    second = any(len(mode) > 1 for mode in report.modes)
+    most = (1 + second) * max(LEAST_TRIED, int(PART_TRIED * report.counts["evaluations"]))
+    evaluations, left = 0, 0
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        nonlocal evaluations
-        evaluations += 1
+        nonlocal evaluations, left
+        if not left:
+            raise _Enough("a trial ends")
+        evaluations, left = evaluations + 1, left - 1
         return f.given["forward"](*args, **kwargs)
 
     counts = Counter(report.counts)
     for slip, undone in _undone({**f.given, "forward": forward}):
         if slip in SWAPPED and not swaps:
             continue
-        found = None
+        found, left = None, most
         # shapes may not fit, and a warning would be one about a call that the caller never makes
         with Catching(AdjudgeError), warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -711,3 +711,12 @@ def test_arguments_are_swapped_for_a_trial_where_the_rule_is_not_linear_and_x_is
     assert all(np.allclose(x, X, atol=0.5) for x in seen)
     assert examine(ByHand(square, vjp=swapped), X, seed=1).slip is not None
     assert examine(ByHand(square, vjp=swapped), X, seed=1, bounds=(-9.0, 9.0)).slip is None
+
+
+def test_the_trial_of_a_slip_takes_few_evaluations():
+    x = np.random.default_rng(0).standard_normal(1000)
+
+    report = examine(ByHand(np.sin, vjp=lambda x, w: 1.01 * w * np.cos(x)), x, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.counts["evaluations"] <= 40
