@@ -14,16 +14,15 @@ import numpy as np
 from adjudge.check.options import Options
 from adjudge.engine import ByHand
 from adjudge.errors import AdjudgeError, Catching
-from adjudge.findings import Slip, Status, Verdict
+from adjudge.findings import Disagreement, Slip, Status, Verdict
 from adjudge.report import Report
 
 LARGEST = 10_000
 """The most numbers of x with which a trial is made: a check of large arrays that fails would hold
 more of them, and take longer. No verdict depends on it."""
-LEAST_TRIED, PART_TRIED = 8, 1 / 4
-"""A trial ends once it took so many evaluations and this part of those of the check that failed; of
-second order each derivative may take as many. A trial that passes takes fewer, and another one
-would take as many as the check that failed. No verdict depends on them."""
+TRIED = (8, 24)
+"""A trial ends after so many evaluations, of first and of second order. One that passes takes
+fewer, and another one would take as many as the check that failed. No verdict depends on them."""
 SWAPPED = (Slip.VJP_SWAPPED, Slip.JVP_SWAPPED, Slip.HESSP_SWAPPED)
 
 
@@ -53,11 +52,14 @@ def with_slip(
     if sum(prod(getattr(one, "shape", ())) for one in several) > LARGEST:
         return report
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
+    details = [finding.detail for finding in report.findings]
+    if not nonlinear and any(isinstance(one, Disagreement) and one.mistake for one in details):
+        return report  # the numbers themselves say what the mistake is
     swaps = nonlinear and options.get("bounds") is None
     # To the processes of an executor no trial can be sent.
     here: Options = {**options, "executor": None, "mode": "projected"}
     second = any(len(mode) > 1 for mode in report.modes)
-    most = (1 + second) * max(LEAST_TRIED, int(PART_TRIED * report.counts["evaluations"]))
+    most = TRIED[second]
     evaluations, left = 0, 0
 
     def forward(*args: Any, **kwargs: Any) -> Any:
