@@ -53,8 +53,7 @@ def with_slip(
         return report
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
     details = [finding.detail for finding in report.findings]
-    if not nonlinear and any(isinstance(one, Disagreement) and one.mistake for one in details):
-        return report  # the numbers themselves say what the mistake is
+    explained = any(isinstance(one, Disagreement) and one.mistake for one in details)
     swaps = nonlinear and options.get("bounds") is None
     # To the processes of an executor no trial can be sent.
     here: Options = {**options, "executor": None, "mode": "projected"}
@@ -71,7 +70,8 @@ def with_slip(
 
     counts = Counter(report.counts)
     for slip, undone in _undone({**f.given, "forward": forward}):
-        if slip in SWAPPED and not swaps:
+        # a factor or a sign needs no trial that is possible with every vjp
+        if (slip in SWAPPED and not swaps) or (slip is Slip.VJP_IS_JVP and explained):
             continue
         found, left = None, most
         # shapes may not fit, and a warning would be one about a call that the caller never makes
