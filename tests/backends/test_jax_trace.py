@@ -1,5 +1,6 @@
 """What JAX does at a point, recorded as a straight-line program."""
 
+import random
 import sys
 from functools import partial
 
@@ -221,3 +222,39 @@ def test_what_does_not_depend_on_the_inputs_is_no_step():
 def test_a_function_that_needs_numbers_is_not_recorded_and_the_error_says_why():
     with pytest.raises(NotSupportedError, match="Attempted boolean conversion"):
         traced(lambda x: (x if x[0] > 0 else -x,), jnp.ones(3))
+
+
+def state_of():
+    return (
+        {name: value for name, value in jax.config.values.items() if name.startswith("jax_")},
+        random.getstate(),
+        np.random.get_state()[1].tolist(),  # noqa: NPY002
+    )
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_values_gradients_and_global_state_are_those_without_a_trace(raises):
+    key, x = jax.random.key(0), jnp.linspace(0.1, 1.0, 5)
+
+    def f(x):
+        noise = jax.random.normal(key, x.shape)
+        y = lax.scan(lambda carry, one: (sine(carry) + one, carry), x[0], noise * x)[1]
+        if raises:
+            raise RuntimeError("no value")
+        return (y,)
+
+    def outcome():
+        if raises:
+            return []
+        return [f(x)[0], jax.grad(lambda x: jnp.sum(f(x)[0]))(x)]
+
+    before, values = state_of(), outcome()
+
+    if raises:
+        with pytest.raises(RuntimeError, match="no value"):
+            traced(f, x)
+    else:
+        assert "sine" in names(traced(f, x))
+
+    assert state_of() == before
+    assert all(map(np.array_equal, outcome(), values))

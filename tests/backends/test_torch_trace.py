@@ -294,6 +294,33 @@ def test_everything_is_as_before_after_an_exception():
     assert outcomes[1][4:] == (False, 0, 0, 0)
 
 
+def test_hooks_are_those_without_a_trace_and_are_called_as_often():
+    outcomes = []
+    for record in (False, True):
+        net, x, called = net_of(0), torch.rand(5, 3, dtype=torch.float64), []
+        net[0].weight.register_hook(lambda g, called=called: called.append("parameter") or 3 * g)
+        net[1].register_full_backward_hook(lambda *_, called=called: called.append("module"))
+        before = dict(net[0].weight._backward_hooks), dict(net[1]._backward_hooks)
+        found = []
+
+        def f(leaves, net=net, found=found, called=called):
+            y = net(Square.apply(leaves[0]))
+            y.register_hook(lambda g, called=called: called.append("tensor") or 2 * g)
+            found += [y.sum()]
+            return tuple(found)
+
+        if record:
+            backend_named("torch").trace(f, (x,))
+        else:
+            f((x.clone().requires_grad_(),))
+        found[0].backward()
+        assert (dict(net[0].weight._backward_hooks), dict(net[1]._backward_hooks)) == before
+        outcomes.append((called, [p.grad for p in net.parameters()]))
+
+    assert outcomes[0][0] == outcomes[1][0] == ["tensor", "module", "parameter"]
+    assert same(outcomes[0][1], outcomes[1][1])
+
+
 class Held:
     """What a custom function keeps for its derivative."""
 
