@@ -468,7 +468,8 @@ is largest in move by this part less, so that the tie that it chose is the one t
 value is ours; any that is not close to 0 or 1 serves."""
 SECANT_ERRORS = 16
 """A secant beside a kink counts as outside of the slopes at x by this many of their errors, since
-it has curvature that they do not have. The value is ours and has no derivation."""
+it has curvature that they do not have. What a secant may leave them by unseen, a value may as well.
+The number is ours and has no derivation."""
 ROW_POWERS = (1, 5)
 """An entry of reverse mode that claims more than it may weighs most along the row itself. Along the
 fifth power of the row the largest entries are nearly alone. The values are ours."""

@@ -125,6 +125,12 @@ def test_so_it_is_with_inputs_in_double_precision(rule, reference):
                 assert report.verdict is verdict, str(report)
 
 
+@pytest.mark.parametrize("function", [layer_in_sixteen_bits, product_in_half])
+def test_errors_far_below_the_spacing_of_sixteen_bits_show_past_them(rule, function):
+    for factor, verdict in ((1.0, Verdict.PASS), (1.001, Verdict.FAIL), (1.0001, Verdict.FAIL)):
+        assert judged(function, sine(rule, factor), 0).verdict is verdict
+
+
 def test_ten_seeds_of_one(rule):
     for seed in SEEDS:
         assert judged(loss, sine(rule, 1.0), seed).verdict is Verdict.PASS

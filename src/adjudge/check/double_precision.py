@@ -387,7 +387,9 @@ def _in_double(
     letters = "".join(c for c in settings.letters if c + taken not in outcome.modes)
     if not letters:
         return outcome
-    constants = double.low.X.coarsest_eps if double.past_casts else 0.0
+    # Of sixteen bits one spacing would hide errors of a percent that show.
+    eps = double.low.X.coarsest_eps
+    constants = eps if double.past_casts and eps <= COARSE_EPS else 0.0
     asked = replace(settings, letters=letters, constants=constants)
     with double.widening():
         base64 = double.derived(composition.derive)

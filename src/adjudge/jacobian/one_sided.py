@@ -282,6 +282,8 @@ class _Search:
         seen = w != 0
         w, size = w[seen], int(np.count_nonzero(seen))
         least, most, error = slopes.least[seen], slopes.most[seen], slopes.error[seen]
+        # What secants may leave the slopes by unseen, a value may as well.
+        error = SECANT_ERRORS * error
         off = float(w @ error) + self._atol(slopes.tangent, w) + self.relative * abs(automatic)
         if not np.isfinite(off) or not np.isfinite(automatic):
             return None
@@ -291,7 +293,7 @@ class _Search:
 
         if not outside(least, most):
             return None
-        error, secants, middle = SECANT_ERRORS * error, [], np.zeros(size)
+        secants, middle = [], np.zeros(size)
         lowest, highest = least, most
         up, down, inside = np.zeros(size, bool), np.zeros(size, bool), np.ones(size, bool)
         # Long secants cross all kinks beside x, and short ones show the slopes between two of them.
