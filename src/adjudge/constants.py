@@ -419,17 +419,16 @@ KINKED_GROUPS = 8
 are therefore pulled back in at most this many groups; up to as many outputs are compared one by
 one. The value is ours and bounds the cost."""
 BESIDE_TANGENTS = 6
-"""Whether slopes add up is looked at beside so many tangents that move all of x, and beside half as
-many for one entry. Of three equal numbers the middle one has the same slope at x and at one of the
-points that these lead to in about a third of all cases, and then nothing shows. The value is
-ours."""
+"""Whether slopes add up is looked at beside so many tangents. Of three equal numbers the middle one
+is the same along two tangents and along their sum in about a third of all cases, and then nothing
+shows. The value is ours."""
 DEFECT_STEPS = (1.0, 2.0**-3, 2.0**-6)
-"""What slopes change by beside x shrinks like the step where f is smooth, and grows as the step
+"""What slopes fail to add up by shrinks like the step where f is smooth, and grows as the step
 shrinks where it is noise. At ties it stays what it is. It is looked at over these parts of the
 step, of which the latter are taken where the first shows something. The values are ours."""
 DEFECT_FACTOR = 32.0
-"""Where slopes do not add up, a value may lie outside of them by so many times what they change by
-beside x: the largest of what a few tangents show is less than what the generalised derivative
+"""Where slopes do not add up, a value may lie outside of them by so many times what they fail to
+add up by: the largest of what a few tangents show is less than what the generalised derivative
 allows. The value is ours and has no derivation."""
 SECANTS_BESIDE_KINK = (4, 128)
 """At a kink that is neither convex nor concave (a median of ties, a sum of rectified units with

@@ -525,28 +525,26 @@ def with_defects(
     *,
     lasting: bool,
 ) -> Column:
-    """Returns the same column, with what the slopes of the outputs `doubted` along its tangent
-    change by beside x: at one step, at which that of a curved function changes by something, or by
-    what is `lasting` at three.
+    """Returns the same column, with what the slopes of the outputs `doubted` fail to add up by: at
+    one step, at which a curved function fails by something, or by what is `lasting` at three.
 
-    Central differences at x are compared with those at points to which other tangents lead. A
-    unit tangent is taken longer than these, so that its entry passes all that it may be tied with:
-    the median of equal numbers then has another value with the entry above the others than with it
-    below them, whatever the point. A random tangent is taken shorter, since it may lead from a
-    point to where all is as at x. It takes eight evaluations a step, and fourteen along a random
-    tangent.
+    The slope along the sum of two tangents is compared with the sum of their slopes, for this
+    tangent to either side and others that move all of x. A unit tangent is taken longer than
+    these, so that its entry passes all that it may be tied with; beside one of them and its
+    negative, in which the order of ties is reversed, a tie then goes unseen in less than 1 % of all
+    cases. It takes eight evaluations a step, and fourteen along a random tangent.
 
     The largest of three numbers that are cut off at zero stands still at three zeros unless all of
     them fall, which hardly any random tangent makes them do, and a derivative of a third for each
-    would fail. So the first of the points lies `towards` what a claimed derivative says that f
+    would fail. So the first of these tangents goes `towards` what a claimed derivative says that f
     moves along, and the second one against that.
     """
     lengths, (step, _) = problem.length_scales, ONE_SIDED
     if base.coarsest_eps > NARROW_EPS:
         step, _ = NARROW_ONE_SIDED
     j = found.tangent.coordinate
-    length = found.tangent.length / 4 if j is None else 2 * float(lengths[j])
-    v = length * found.vector
+    length = found.tangent.length if j is None else float(lengths[j])
+    v = (1.0 if j is None else 2.0) * length * found.vector
     steps = [step * ratio for ratio in DEFECT_STEPS[: 3 if lasting else 1]]
     if found.step == 0 or length == 0 or problem.longest_step(np.abs(v) + lengths) < step:
         return found
@@ -554,35 +552,33 @@ def with_defects(
     def names() -> str:
         return problem.X.names(range(len(problem.X.leaves)))
 
-    def at(beside: Vector, side: float, h: float) -> Vector:
+    def slope(side: float, beside: Vector | None, h: float) -> Vector:
         move = side * v
-        move += beside
+        if beside is not None:
+            move += beside
         move *= h
         move += problem.origin
         values = evaluate(problem, base, problem.clipped(move), Move(names, h, tangent=True))
-        return np.asarray(values[doubted])
-
-    def slope(beside: Vector, h: float) -> Vector:
-        change = at(beside, 1.0, h)
-        change -= at(beside, -1.0, h)
-        change /= 2 * h
-        return change
+        return np.asarray((values[doubted] - base.values[doubted]) / h)
 
     unit = (base.coarsest_eps * base.magnitude(base.values) + base.noise)[doubted]
     unit /= step * DEFECT_STEPS[-1]
-    # The slope that is known is of shorter steps. Over these a stair or a fast sine has none of it
-    # at x, as little as beside x.
-    here = [slope(np.zeros_like(v), h) for h in steps]
+    # Beside the largest of equal numbers, one that grows shows nothing, and one that shrinks does.
+    # A random tangent has both in it.
+    sides = [(side, [slope(side, None, h) for h in steps]) for side in (1.0, -1.0)]
     largest = np.zeros(base.whole.size)
-    for beside in _beside(lengths, towards, few=j is not None):
-        defect = defects([slope(beside, h) for h in steps], here, steps, unit)
-        largest[doubted] = np.fmax(largest[doubted], defect / length)
+    for k, u in enumerate(_beside(lengths, towards, few=j is not None)):
+        along_u = [slope(0.0, u, h) for h in steps]
+        for side, along in (sides[k % 2],) if j is None else sides:
+            together = [slope(side, u, h) for h in steps]
+            defect = defects(list(zip(along_u, along, together, strict=True)), steps, unit)
+            largest[doubted] = np.fmax(largest[doubted], defect / length)
     return replace(found, estimate=found.estimate.but(defect=largest))
 
 
 def _beside(lengths: Vector, towards: Vector | None, *, few: bool) -> Iterator[Vector]:
-    """Yields the tangents that lead to the points beside x; see `with_defects`. Where there are
-    to be `few` of them they are half as many as `BESIDE_TANGENTS`.
+    """Yields the tangents beside which slopes are added up: `BESIDE_TANGENTS`, or where they are to
+    be `few` one and its negative; see `with_defects`.
 
     They are the same in every check, so that no verdict depends on them.
     """
@@ -595,7 +591,7 @@ def _beside(lengths: Vector, towards: Vector | None, *, few: bool) -> Iterator[V
         # Magnitudes differ, so that ties part in some order.
         return np.asarray((1 + np.abs(random(0))) / 2 * lengths)
 
-    left = BESIDE_TANGENTS // 2 if few else BESIDE_TANGENTS
+    left = 2 if few else BESIDE_TANGENTS
     if towards is not None:
         # A rule that chooses one of several ties leaves out others, which move with that one.
         for sign in (1.0, -1.0):
@@ -608,7 +604,7 @@ def _beside(lengths: Vector, towards: Vector | None, *, few: bool) -> Iterator[V
             yield -apart()
             left -= 2
     for k in range(left):
-        yield (-random(0) if k == 1 else random(k)) * lengths
+        yield (-random(0) if k and few else random(k)) * lengths
 
 
 def _drowned_in_rounding(estimate: Estimate) -> bool:

@@ -112,8 +112,8 @@ class Estimator(ABC):
                 this one builds on are made first.
             doubted: The outputs in doubt, which choose the steps at which noise is measured, and
                 whose slopes are added up; by default all of them.
-            towards: What a claimed derivative says that these outputs move along: slopes are looked
-                at where x moves by the signs of it, and opposite to them.
+            towards: What a claimed derivative says that these outputs move along: slopes are added
+                up also beside a tangent with the signs of it, and beside the opposite one.
 
         """
         if effort is Effort.TWO_EVALUATIONS:

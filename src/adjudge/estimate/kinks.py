@@ -86,17 +86,20 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
 
 
 def defects(
-    slopes: Sequence[Vector], here: Sequence[Vector], steps: Sequence[float], unit: Vector
+    slopes: Sequence[tuple[Vector, Vector, Vector]], steps: Sequence[float], unit: Vector
 ) -> Vector:
-    """Returns what the slopes along a tangent change by beside x; 0 where they do not.
+    """Returns what the slopes to one side along `u`, `v` and `u + v` fail to add up by; 0 where
+    they do.
 
-    `slopes` are those over each of these steps, as rows of outputs, at points that are as far off
-    x, `here` are those at x, and `unit` is the rounding of each output over the last step.
+    `slopes` are those along the three, for each of these steps, as rows of outputs, and `unit` is
+    the rounding of each output over the last step.
     """
     found = np.empty_like(unit)
     for part in chunks(unit.size):
-        gaps = np.array([one[part] - own[part] for one, own in zip(slopes, here, strict=True)])
-        visible = VISIBLE_KINK * np.fmax(np.abs(slopes[-1][part]), np.abs(here[-1][part]))
+        own = [[side[part] for side in three] for three in slopes]
+        gaps = np.array([both - one - other for one, other, both in own])
+        one, other, _ = own[-1]
+        visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
         bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit[part]))
         found[part] = np.where(bent, np.abs(gaps[-1]), 0.0)
     return found
@@ -115,12 +118,11 @@ class Slopes:
     half_gap: Vector
     """What the slope to the right exceeds the mean by: 0 without a kink, infinite at a jump."""
     defect: Vector | None = None
-    """What the slopes change by beside x, where that was looked at: 0 where they do not.
+    """What the slopes fail to add up by, where that was looked at: 0 where they do.
 
     Of three equal numbers the middle one stays where it is whichever of them moves, and along any
-    tangent its slopes to both sides are the same. It has a kink all the same, since these slopes
-    are others at points as close as one likes. At a point where f is smooth they are not: its
-    slopes add up, as those of a derivative do.
+    tangent its slopes to both sides are the same. It has a kink all the same, since its slope along
+    the sum of two tangents is not the sum of theirs.
     """
 
     @property

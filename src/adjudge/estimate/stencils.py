@@ -55,8 +55,8 @@ class Estimate:
     """The largest value that was seen, by output. f(x) may be 0 among large values, and then says
     nothing of the rounding of these."""
     defect: Vector | None = None
-    """What the slopes along this tangent change by beside x, where that was looked at; see
-    `Slopes`."""
+    """What the slopes along this tangent and along others fail to add up by, where they were looked
+    at; see `Slopes`."""
     own_error: Vector | None = None
     """Of `error` that part which rounding of the program makes of the derivative alone, where f was
     replayed with roundings; the rest is that of a derivative which is written with values of f."""

@@ -1121,16 +1121,16 @@ class Jumps(Stage):
 
 
 class Defects(Stage):
-    """Looks at whether slopes along this tangent and others add up, as those of a derivative do.
-    Then the slope along this one is the same at points beside x. Where it is not, f has a kink that
-    one tangent alone does not show.
+    """Looks at whether the slopes along this tangent and others add up, as those of a derivative
+    do. Where they do not, f has a kink that one tangent alone does not show.
 
     Without this stage the median of three equal numbers, and what is sorted among them, has slopes
-    of zero, and each right value fails there. What slopes change by at one step is looked at closer
-    where it would excuse a value. Some of the points lie along what reverse mode claims that f
-    moves along. Costs fourteen evaluations for a projection, and once for all entries of a leaf,
-    and eight for an entry where that shows something; and three times as many where it looks
-    closer. That slopes add up is the definition of a derivative (Gateaux); the thresholds are ours.
+    of zero, and each right value fails there. What they fail to add up by at one step is looked at
+    closer where it would excuse a value. Two of the others go along what reverse mode claims that f
+    moves along, and against it. Costs fourteen evaluations for a projection, and once for all
+    entries of a leaf, and eight for an entry where that shows something; and three times as many
+    where it looks closer. That slopes add up is the definition of a derivative (Gateaux); the
+    thresholds are ours.
     """
 
     name = "slopes that do not add up"
