@@ -1181,8 +1181,8 @@ class Defects(Stage):
         if claimed is not None and trial.reverse is not None:
             # Other outputs are looked at as well, and most of them depend on other entries.
             base = columns.base.of or columns.base
-            others = trial.reverse.row(base, np.ones(base.Y.size))
-            np.copyto(claimed, others, where=claimed == 0)
+            others = trial.reverse.row(base, np.ones(base.Y.size)) + 0.0
+            claimed = np.where(claimed == 0, others, claimed)
         every = np.ones_like(doubted)
         kinked = trial.along(Effort.DEFECTS, moved, every, claimed)
         defect = kinked.estimate.defect
