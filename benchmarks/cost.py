@@ -520,7 +520,7 @@ def exact(repeats: int) -> str:
         lines.append((name, f"{work_of(program):,}", *cells))
     for count in COUNTS:
         spent = {"by differences": list[float](), "exact": list[float]()}
-        peak, before = 0, host_peak(reset=True)
+        before = host_peak(reset=True)
         for seed in range(-1, repeats):  # the first one imports
             x = torch.tensor(np.random.default_rng(seed + 1).normal(size=count), requires_grad=True)
             for way, times in spent.items():

@@ -257,6 +257,14 @@ def net_of(seed):
     return torch.nn.Sequential(*layers, torch.nn.Linear(4, 2)).double()
 
 
+def call(f, x, record):
+    """Calls f, and records it if told to."""
+    if record:
+        backend_named("torch").trace(f, (x,))
+    else:
+        f((x.clone().requires_grad_(),))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_outputs_gradients_buffers_and_random_state_are_those_without_a_trace(seed):
     outcomes = []
@@ -268,10 +276,7 @@ def test_outputs_gradients_buffers_and_random_state_are_those_without_a_trace(se
             found += [net(Square.apply(leaves[0])).sum()]
             return tuple(found)
 
-        if record:
-            backend_named("torch").trace(f, (x,))
-        else:
-            f((x.clone().requires_grad_(),))
+        call(f, x, record)
         found[0].backward()
         outcomes.append((state_of(net), found[0].detach(), [p.grad for p in net.parameters()]))
 
@@ -309,10 +314,7 @@ def test_hooks_are_those_without_a_trace_and_are_called_as_often():
             found += [y.sum()]
             return tuple(found)
 
-        if record:
-            backend_named("torch").trace(f, (x,))
-        else:
-            f((x.clone().requires_grad_(),))
+        call(f, x, record)
         found[0].backward()
         assert (dict(net[0].weight._backward_hooks), dict(net[1]._backward_hooks)) == before
         outcomes.append((called, [p.grad for p in net.parameters()]))

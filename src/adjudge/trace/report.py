@@ -107,30 +107,24 @@ class Judged:
         """The step as data, for the report of a check."""
         if self.within is not None:
             return self.within.fault
-        step = self.step
-        rule, place = self._rule
-        place = place if rule and place.file else step.place
-        return Fault(
-            step=step.name,
-            rule=rule,
-            file=place.file,
-            line=place.line,
-            module=step.module,
-            calls=len(self.calls),
+        return self._data(
+            *self._rule,
             judged=len(self.reports),
             wrong=len(self.wrong),
             cuts=self.cuts,
-            under=step.under,
+            under=self.step.under,
             of_cotangents=self.of_cotangents,
         )
 
     @property
     def unjudged(self) -> Fault:
         """The step as data, where it was not judged."""
+        return self._data(self.step.rule, self.step.rule_place, judged=0, wrong=0, cuts=False)
+
+    def _data(self, rule: str, place: Place, **found: Any) -> Fault:
         step = self.step
-        file, line = step.rule_place if step.rule and step.rule_place.file else step.place
-        calls = len(self.calls)
-        return Fault(step.name, step.rule, file, line, step.module, calls, 0, 0, cuts=False)
+        file, line = place if rule and place.file else step.place
+        return Fault(step.name, rule, file, line, step.module, len(self.calls), **found)
 
     @property
     def name(self) -> str:
