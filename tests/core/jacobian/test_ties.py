@@ -221,7 +221,7 @@ def capped(share, signs=1.0, windows=1):
     """Returns the largest number of each window of those that are cut off at zero. Where all of a
     window are zeros it stands still along each of them, and falls where all fall.
     """
-    signs = np.broadcast_to(signs, 8)
+    signs = np.asarray(signs)
 
     def f(x):
         return np.minimum(signs.astype(x.dtype) * x, 0).reshape(windows, -1).max(1)
@@ -328,6 +328,7 @@ RIGHT = {
     "largest of capped, first": (capped(first), EIGHT),
     "largest of capped, shared": (capped(equal), EIGHT),
     "largest of capped with signs, shared": (capped(equal, SIGNS), EIGHT),
+    "largest of many capped, first": (capped(first), np.zeros(64)),
     "pool of capped, last": (capped(last, windows=2), EIGHT),
     "pool of capped, shared": (capped(equal, windows=2), EIGHT),
     "running maximum of capped, last": (running(last), EIGHT[:5]),
@@ -361,6 +362,26 @@ def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode,
     assert Verdict.FAIL not in found
     if name.startswith(("median", "sort")) and dtype == "float64":
         assert found == {Verdict.PASS}
+
+
+def test_a_value_leaves_the_slopes_no_farther_than_secants_beside_x_do():
+    def leaky(x):
+        return np.where(x > 0, x, 0.3 * x)
+
+    def steps(x):
+        return np.sin(np.cumsum(leaky(x)))
+
+    def vjp(x, w):
+        y = steps(x)
+        weights = (y == np.median(y)) / np.count_nonzero(y == np.median(y))
+        inner = (weights * np.cos(np.cumsum(leaky(x))))[::-1].cumsum()[::-1]
+        return w * inner * np.where(x > 0, 1.0, 0.3)
+
+    rule = ByHand(lambda x: np.median(steps(x)), vjp=vjp)
+
+    for seed in SEEDS:
+        report = examine(rule, np.array([1.0, 0.0, 0.0]), mode="projected", seed=seed)
+        assert report.verdict is Verdict.PASS, str(report)
 
 
 @pytest.mark.parametrize("mode", MODES)
