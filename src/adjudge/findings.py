@@ -400,6 +400,9 @@ class Fault:
     which is the rule then, or by what has no name."""
     users: tuple[str, ...] = ()
     """The steps that its result goes into, where that is so."""
+    at_kink: bool = False
+    """Whether it stands at a kink or a jump of its own, where it is right alone: the slope that it
+    gives there is not that of the whole, and the derivative of the whole is right beside x."""
 
 
 @dataclass(frozen=True)

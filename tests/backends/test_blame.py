@@ -6,14 +6,17 @@ import threading
 import warnings
 from functools import partial
 
+import numpy as np
 import programs
 import pytest
 from scenarios import kept_tanh, on_both, torch_function
 
 import adjudge
 from adjudge import Verdict
+from adjudge.check import problem_of
 from adjudge.engine import AutodiffBackend, WrappedBackend, backend_named
 from adjudge.limits import limited
+from adjudge.trace.kinks import right_beside
 
 THIS = __file__
 
@@ -973,23 +976,143 @@ def test_a_rule_without_a_gradient_for_what_is_computed_from_a_parameter_is_at_f
     assert len(report.at_fault) == marked
 
 
-def test_steps_at_kinks_whose_slopes_do_not_fit_together_are_named(torch):
-    def f(x):
-        right = x.relu()
-        return right - (-x).relu()  # which is x
+def product_of_parts(xp, x, y):  # which is `x y`
+    return xp.maximum(x, y) * xp.minimum(x, y)
 
-    x = torch.tensor([0.0, 0.7], dtype=torch.float64)
-    report = adjudge.blame(f, (x,), seed=0)
-    beside = adjudge.blame(f, (x + 0.1,), seed=0)
+
+def line_of_clips(xp, x, y):  # which is `x + y`
+    return xp.clip(x, 0.0) - xp.clip(-x, 0.0) + y
+
+
+def line_of_parts(xp, x, y):  # which is `x + y`
+    return 2 * xp.maximum(x, 0 * y) - abs(x) + y
+
+
+CANCELLING = [
+    ("torch", product_of_parts, "RR", ["torch.maximum", "torch.minimum"]),
+    ("jax", product_of_parts, "RR", ["max", "min"]),
+    ("torch", line_of_clips, "R", ["torch.clip", "torch.clip"]),
+    ("jax", line_of_parts, "R", ["abs"]),
+]
+
+
+def at_ties(engine):
+    """The namespace of an engine, and two inputs that are equal in one entry; one has a zero."""
+    xp = importlib.import_module("torch" if engine == "torch" else "jax.numpy")
+    arrays = backend_named(engine).arrays
+    made = [arrays.make(np.array(a), "float64", "cpu") for a in ([0.7, 0, -0.3], [0.7, 0.4, 0.2])]
+    return xp, tuple(made)
+
+
+@pytest.mark.parametrize(("engine", "f", "word", "names"), CANCELLING)
+def test_steps_at_kinks_whose_slopes_do_not_fit_together_are_named(engine, f, word, names, wide):
+    pytest.importorskip(engine)
+    xp, (x, y) = at_ties(engine)
+    line = f.__code__.co_firstlineno + 1
+
+    def function(x, y):
+        return f(xp, x, y)
+
+    report = adjudge.blame(function, (x, y), modes=[word], seed=0)
+    beside = adjudge.blame(function, (x + 0.1, y), modes=[word], seed=0)
 
     assert (report.verdict, report.at_fault) == (Verdict.FAIL, [])
-    assert [report.steps[k].name for k in report.passing] == ["torch.Tensor.relu"] * 2
-    first = f.__code__.co_firstlineno
-    for line in (first + 1, first + 2):
-        assert f"as at a kink: torch.Tensor.relu at tests/backends/test_blame.py:{line}" in str(
-            report
-        ).replace(THIS, "tests/backends/test_blame.py")
-    assert (bool(beside), list(beside.passing)) == (True, [])
+    assert [report.steps[k].name for k in report.kinks] == names
+    assert f"{names[0]} at {THIS}:{line} stands at a kink of its own" in str(report).replace(
+        "tests/backends/test_blame.py", THIS
+    )
+    assert (bool(beside), list(beside.kinks)) == (True, [])
+
+
+@pytest.mark.parametrize(("engine", "f", "word", "names"), CANCELLING)
+def test_a_wrong_rule_beside_kinks_is_at_fault_and_they_are_not(engine, f, word, names, wide):
+    pytest.importorskip(engine)
+    xp, x = at_ties(engine)
+    tanh = programs.rules(engine, "tanh", "factor").tanh
+
+    report = adjudge.blame(lambda x, y: f(xp, x, y) + tanh(x), x, modes=[word], seed=0)
+
+    assert lines(report) == {programs.line_of(engine, "tanh")}
+    assert list(report.kinks) == []
+
+
+@pytest.mark.parametrize(("engine", "f", "word", "names"), CANCELLING)
+def test_a_check_that_fails_by_kinks_that_cancel_names_their_steps(engine, f, word, names, wide):
+    pytest.importorskip(engine)
+    xp, x = at_ties(engine)
+
+    report = adjudge.examine(lambda x, y: f(xp, x, y), x, order=2, seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert {fault.step for fault in report.faults} == {*names}
+    assert all(fault.at_kink for fault in report.faults)
+    assert f"{names[0]} at " in str(report).splitlines()[2]
+
+
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (1.001, False)])
+def test_whether_a_derivative_is_right_beside_a_kink_is_asked_on_both_sides(torch, factor, right):
+    def backward(x, w):
+        return w * torch.where(x > 0, factor, x.sign())
+
+    one_side = torch_function(torch.abs, backward)
+    x = (torch.tensor([0.0, 0.5, -2.0], dtype=torch.float64),)
+
+    found, work = right_beside(problem_of(one_side, x, {}), ["R"], {}, seed=0)
+
+    assert found is right
+    assert work > 0
+
+
+def bisected(where):
+    """A square root by halving a bracket that follows its argument."""
+
+    def root(a):
+        low, high = 0 * a, a + 1
+        for _ in range(50):
+            middle = (low + high) / 2
+            below = middle * middle < a
+            low, high = where(below, middle, low), where(below, high, middle)
+        return middle
+
+    return root
+
+
+@pytest.mark.parametrize("modes", [["R"], ["F"]])
+@pytest.mark.parametrize("engine", ["torch", "jax"])
+def test_what_goes_by_comparisons_is_traced_to_them(engine, modes, wide):
+    pytest.importorskip(engine)
+    where = importlib.import_module("torch" if engine == "torch" else "jax.numpy").where
+    x = backend_named(engine).arrays.make(np.array([2.0, 0.5, 3.0]), "float64", "cpu")
+    root = bisected(where)
+    line = root.__code__.co_firstlineno + 4
+
+    report = adjudge.blame(root, (x,), modes=modes, seed=0)
+
+    assert (report.verdict, report.at_fault) == (Verdict.FAIL, [])
+    assert {report.steps[k].place.line for k in report.dead_ends} == {line}
+    assert "the derivative ends in " in report.headline
+
+
+def test_a_loop_of_unknown_length_is_looked_into_by_forward_mode(wide):
+    """JAX has no reverse mode of such a loop; that of each step in it serves."""
+    jax = pytest.importorskip("jax")
+    tanh = jax.custom_jvp(jax.numpy.tanh)
+
+    @tanh.defjvp
+    def wrong(x, v):
+        y = tanh(*x)
+        return y, 1.5 * (1 - y * y) * v[0]
+
+    def f(x):
+        def turn(carry):
+            return carry[0] + 1, tanh(carry[1] * x) + jax.numpy.sin(carry[1])
+
+        return jax.lax.while_loop(lambda carry: carry[0] < 5, turn, (0, x))[1]
+
+    report = adjudge.blame(f, (jax.numpy.asarray([0.3, 0.8]),), modes=["F"], seed=0)
+
+    assert [one.fault.line for one in report.at_fault] == [wrong.__code__.co_firstlineno]
+    assert (report.note, report.explained) == ("", True)
 
 
 def test_cuts_in_different_lines_are_told_apart(torch):

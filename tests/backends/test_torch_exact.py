@@ -430,6 +430,45 @@ def test_a_replay_of_comparisons_that_rounding_may_turn_refutes_no_difference(fa
         assert adjudge.examine(f, (x,), seed=seed, blame=False).verdict is verdict
 
 
+def newton_from(start):
+    """One step of Newton's method from the root, which has the derivative of the root."""
+
+    def root(x):
+        y = start(x)
+        return y - (y**3 + y - x) / (3 * y**2 + 1)
+
+    return root
+
+
+def from_a_bracket_that_moves(x):
+    """The same root, in a bracket that follows x: its derivative is 1 as far as rules tell."""
+    low, high = x - 3, x + 3
+    for _ in range(55):
+        middle = (low + high) / 2
+        beyond = middle**3 + middle > x
+        low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
+    return (low + high) / 2
+
+
+@pytest.mark.parametrize(
+    ("f", "verdict"),
+    [
+        (by_bisection, FAIL),
+        (from_a_bracket_that_moves, FAIL),
+        (newton_from(by_bisection), PASS),
+        (newton_from(from_a_bracket_that_moves), PASS),
+    ],
+)
+def test_the_slope_of_the_last_bracket_is_not_that_of_the_root(f, verdict):
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(4, generator=generator, dtype=torch.float64, requires_grad=True)
+
+        report = adjudge.examine(f, (x,), seed=seed, blame=False)
+
+        assert (report.verdict, report.certified) == (verdict, False)
+
+
 def test_differences_that_a_replay_confirms_still_fail():
     for f in (torch.sin, lambda x: x + (torch.round(8 * x) / 8 - x).detach()):
         x = torch.tensor([16.3, 17.2], dtype=torch.float64, requires_grad=True)

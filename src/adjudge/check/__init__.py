@@ -20,6 +20,7 @@ or named.
 """
 
 from adjudge.check.one_point import at_one_point, function_name, of_second_order
+from adjudge.check.one_problem import points_beside_kink
 from adjudge.check.options import (
     CrossOptions,
     EngineOptions,
@@ -61,6 +62,7 @@ __all__ = [
     "inputs_apart",
     "known_options",
     "of_second_order",
+    "points_beside_kink",
     "problem_of",
     "requested_modes",
     "settings_of",

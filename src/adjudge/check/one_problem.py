@@ -262,18 +262,16 @@ def judge_here_or_nearby(
         check_batched_forward_grad=False,
         thorough=False,
     )
-    narrow = any(leaf.eps > COARSE_EPS for leaf in problem.X.leaves)
-    reach = NARROW_KINK_REACH if narrow else KINK_REACH
     judged: list[Judgement] = []
     most = PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK
-    for number, there in enumerate(_points(base, settings.seed, reach)):
+    for number, there in enumerate(points_beside_kink(base, settings.seed)):
         seed = settings.seed + 101 + number
         if not problem.counts.allows(needed):
             break
         judged.append(judge(there, replace(closer, seed=seed), provenance))
         if judged[-1].verdict is Verdict.FAIL or _settled(judged) or len(judged) == most:
             break
-    _combined(outcome, judged, open_, reach)
+    _combined(outcome, judged, open_, _reach(problem))
     return outcome
 
 
@@ -927,10 +925,18 @@ def _nothing_compared(table: Table) -> Finding:
 # -- points beside a kink
 
 
-def _points(base: Base, seed: int, reach: float) -> Iterator[Base]:
-    """Yields the function at points nearby at which it is finite wherever it is finite at x."""
+def _reach(problem: Problem) -> float:
+    """Returns how far the points beside a kink lie, relative to the scale of each input."""
+    narrow = any(leaf.eps > COARSE_EPS for leaf in problem.X.leaves)
+    return NARROW_KINK_REACH if narrow else KINK_REACH
+
+
+def points_beside_kink(base: Base, seed: int) -> Iterator[Base]:
+    """Yields the function at points nearby at which it is finite wherever it is finite at x. They
+    come in pairs of `POINTS_BESIDE_KINK`, which lie on opposite sides of x in every coordinate.
+    """
     problem, random = base.problem, generator(seed, Stream.BESIDE_KINK)
-    X = problem.X
+    X, reach = problem.X, _reach(problem)
     leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
     for leaf, here in zip(X.leaves[:leaves], X.slices[:leaves], strict=True):

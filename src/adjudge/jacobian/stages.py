@@ -1488,12 +1488,16 @@ class ExactReplay(Stage):
         coarse = tolerance.eps > COARSE_EPS
         right = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
         after = replace(trial, column=found, compared=right, decided_by=self.name)
-        if not after.left:
+        turns = bool(trial.fails) and columns.compares  # perhaps: the roundings tell
+        if not (after.left or turns):
             return trial if coarse else after
         rounded = columns.replayed(trial.column.tangent, rounded=True)
         if rounded is None:
             return trial
-        wide = columns.comparisons(rounded, trial.block, trial.pushed, final=True)
+        wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
+        turns = turns and _unbounded(trial, wide)
+        if not after.left:
+            return trial if coarse or turns else after
         proved = []
         for one, other in zip(right, wide, strict=True):
             agrees = one.comparison.agrees & ~one.comparison.undecided
@@ -1502,7 +1506,7 @@ class ExactReplay(Stage):
         after = replace(after, column=rounded, compared=proved)
         if after.fails and columns.compares:
             return trial
-        refuted = _refuted(trial, right) and not (columns.compares and _unbounded(trial, proved))
+        refuted = _refuted(trial, right) and not turns
         if not (_near_rounding(trial) or refuted):
             columns.contradicted.append(trial.column.tangent)
             return trial
@@ -1528,7 +1532,8 @@ def _unbounded(trial: Trial, rounded: Sequence[ModeComparison]) -> bool:
     """Returns whether rounding may do anything to something that fails.
 
     A bisection compares numbers that rounding may order either way, and the replay of the order
-    that it had is not the slope that all differences show. Without this a wrong sign stayed open.
+    that it had is not the slope that all differences show. Without this a wrong sign stayed open,
+    and the derivative of a bracket that shrinks passed for that of the root in it.
     """
     return any(
         bool(np.any(one.fails & ~np.isfinite(two.error)))

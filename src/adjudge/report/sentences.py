@@ -968,6 +968,12 @@ def which_rule(fault: Fault) -> str:
             f"the gradient of {fault.step}{called} is not what comes back from {users}: look for "
             "hooks, writes in place and values that are kept between calls"
         )
+    if fault.at_kink:
+        named = rule_of(fault) if fault.rule else fault.step + called
+        return (
+            f"{named} stands at a kink of its own, and its slope there is not that of the whole, "
+            "which is right beside x"
+        )
     called = "" if fault.rule else called
     alone = ", right alone and wrong for the cotangents that it gets"
     return (

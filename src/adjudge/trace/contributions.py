@@ -11,6 +11,9 @@ to the error, where w_r are the cotangents of its results. Where its rule is rig
 whatever the other rules did, since r' = J o'. The sum over all steps is the whole error: all other
 terms cancel, as each value is a result once and an operand as often as it is used.
 
+Where the engine has no reverse mode of the function, as of a loop of unknown length, and has that
+of each step in it, the error is that of forward mode, `<w, J v>` by the engine less differences.
+
 A step that adds nothing along a few random directions need not be judged, and a rule explains a
 failure where the error without its part is zero. It costs one sweep and four evaluations for each
 direction. That the terms cancel is the adjoint identity; to find a wrong rule by them is ours.
@@ -41,9 +44,19 @@ from adjudge.engine import (
     Ref,
     Trace,
 )
-from adjudge.errors import AdjudgeError, Catching, Source, running
+from adjudge.errors import AdjudgeError, Catching, Source, attempt, running
 from adjudge.floats import Vector
-from adjudge.problem import Base, Problem, Purpose, Reverse, Stream, evaluate, generator, observe
+from adjudge.problem import (
+    Base,
+    Forward,
+    Problem,
+    Purpose,
+    Reverse,
+    Stream,
+    evaluate,
+    generator,
+    observe,
+)
 from adjudge.trace.alone import moving, results_of
 
 DIRECTIONS = 2
@@ -84,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Direction:
-    """The error of reverse mode along one tangent for one cotangent, and what it consists of."""
+    """The error along one tangent for one cotangent, and what it consists of."""
 
     whole: Part
     """The error of the derivative that the engine took of the function itself."""
@@ -122,7 +135,7 @@ def directions(
     """Returns the contributions along `count` random directions.
 
     Args:
-        problem: The function at x, whose reverse mode is taken.
+        problem: The function at x, whose reverse mode is taken, or else its forward mode.
         trace: What it did at x.
         seed: Of the random directions.
         before_each: Called before each evaluation of the function, which may draw random numbers.
@@ -131,13 +144,23 @@ def directions(
     base = observe(problem)
     before_each()
     pairs = [_drawn(problem, base, generator(seed, Stream.BLAME, k)) for k in range(count)]
-    reverse = Reverse(problem)
-    pulled = [reverse.pull(reverse.cotangent(base, w))[0] for _, w in pairs]
-    del reverse  # what the engine saved for it is as large as all values together
+    terms = attempt(lambda: _by_reverse_mode(base, pairs), AdjudgeError)
+    if terms is None:
+        before_each()
+        forward = Forward(problem)
+        terms = [w[: base.Y.size] * forward.column(base, v)[1] for v, w in pairs]
     return [
         _along(base, trace, v, w, of_w, before_each)
-        for (v, w), of_w in zip(pairs, pulled, strict=True)
+        for (v, w), of_w in zip(pairs, terms, strict=True)
     ]
+
+
+def _by_reverse_mode(base: Base, pairs: Sequence[tuple[Vector, Vector]]) -> list[Vector]:
+    """Returns for each tangent and cotangent the terms of which the derivative by the engine is the
+    sum: what it pulls back, by the entries of the tangent.
+    """
+    reverse = Reverse(base.problem)
+    return [v * reverse.pull(reverse.cotangent(base, w))[0] for v, w in pairs]
 
 
 def _drawn(problem: Problem, base: Base, random: np.random.Generator) -> tuple[Vector, Vector]:
@@ -152,9 +175,12 @@ def _along(
     trace: Trace,
     v: Vector,
     w: Vector,
-    pulled: Vector,
+    derivative: Vector,
     before_each: Callable[[], None],
 ) -> Direction:
+    """Returns the direction of `v` and `w`, where the derivative by the engine is the sum of some
+    terms.
+    """
     problem, backend = base.problem, base.problem.backend
     arrays = backend.arrays
     longest = min(_step(base), problem.longest_step(v))
@@ -177,8 +203,8 @@ def _along(
     unit = CONTRIBUTION_UNITS * eps / h
     of_outputs = unit * float(np.linalg.norm(w * base.values[: base.Y.size]))
     # A cotangent that cancels down to rounding, as that of the shift in a softmax, is small itself.
-    automatic = float(pulled @ v)
-    slope = float(np.linalg.norm(pulled * v)) + abs(automatic - of_f[1])
+    automatic = float(derivative.sum())
+    slope = float(np.linalg.norm(derivative)) + abs(automatic - of_f[1])
 
     def extrapolated(
         coarse: float, fine: float, unsure: float, size: float, ends: bool = False
@@ -199,10 +225,10 @@ def _along(
             terms.end,
         )
     gradient = problem.X.vector(backend, swept.gradients, problem.x)
-    apart = float((pulled - gradient) @ v)
-    magnitude = float(np.linalg.norm(pulled * v) + np.linalg.norm(gradient * v))
+    apart = automatic - float(gradient @ v)
+    magnitude = float(np.linalg.norm(derivative) + np.linalg.norm(gradient * v))
     between = Part(apart, CONTRIBUTION_UNITS * eps * magnitude, magnitude)
-    return Direction(whole, steps, between, outside, flat=not (pulled * v).any())
+    return Direction(whole, steps, between, outside, flat=not derivative.any())
 
 
 def handed_to(problem: Problem, trace: Trace, k: int, seed: int) -> MaybeArrays:

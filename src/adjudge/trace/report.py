@@ -169,12 +169,16 @@ class BlameReport:
     """Whether the whole is wrong, and the function follows its inputs in a way that the program
     does not show."""
     dead_ends: Sequence[int] = ()
-    """Where the derivative of the whole is zero or absent and the function moves: the numbers of
-    the steps on the way that make integers, indices or truth values, unless all is explained by
-    what is at fault."""
+    """The numbers of the steps on the way that make integers, indices or truth values: where the
+    derivative of the whole is zero or absent and the function moves, unless all is explained by
+    what is at fault; and where nothing else is found, and what goes by them adds to the error."""
+    kinks: Sequence[int] = ()
+    """The steps that stand at a kink or a jump of their own, where nothing is at fault and the
+    derivative of the whole is right beside x: at a kink a rule may give any slope between two, and
+    these need not fit together."""
     passing: Sequence[int] = ()
-    """The steps that add to the error of the whole and pass their own check, where nothing is at
-    fault: at a kink a rule may give any slope between two, and these need not fit together."""
+    """The other steps that add to the error of the whole and pass their own check, where nothing is
+    at fault."""
     changed: Sequence[Ref] = ()
     """Where it is not what the rules give: the values whose gradient is not what the rules of the
     steps that use them give, the last one first. It is empty where the engine does not show
@@ -251,6 +255,9 @@ class BlameReport:
             return f"{self.verdict}: {which_rule(self.lacking[0])}"
         if self._ends_in_integers:
             return f"{self.verdict}: {which_rule(dead_end(self.steps[self.dead_ends[0]]))}"
+        if self.first is None and self.kinks:
+            found = next(one for one in self.judged if self.kinks[0] in one.calls)
+            return f"{self.verdict}: {which_rule(replace(found.unjudged, at_kink=True))}"
         if self.first is None:
             if self.hooks:
                 one = len({hook[1:] for hook in self.hooks}) == 1
@@ -265,6 +272,11 @@ class BlameReport:
                 said = "the function was judged as a whole"
             return f"{self.verdict}: {said} in {self.function}"
         return f"{self.verdict}: {which_rule(self.first.fault)}"
+
+    @property
+    def _at_kinks(self) -> list[int]:
+        """The steps that stand at kinks, each line once."""
+        return list({_called(self.steps[k]): k for k in reversed(self.kinks)}.values())[::-1]
 
     @staticmethod
     def _where(judged: Judged) -> str:
@@ -312,6 +324,7 @@ class BlameReport:
             f"  {why}" if k == 0 and self._ends_in_integers else f"{line}, {why}"
             for k, line in enumerate(ends)
         ]
+        lines += [f"also at a kink: {_called(self.steps[k])}" for k in self._at_kinks[1:]]
         for finding in self.whole.ranked[:1] if not self.at_fault else ():
             if finding.verdict is not Verdict.PASS:
                 lines.append(indent(text_of(finding), "  "))
@@ -340,7 +353,7 @@ class BlameReport:
                 f"  {step.name} at {_shown(step.place)} {step.opaque}".rstrip() for step in left
             )
         lines += _counted(
-            f"adds to the error, and passes its own check, as at a kink: {_called(self.steps[k])}"
+            f"adds to the error, and passes its own check: {_called(self.steps[k])}"
             for k in self.passing
         )
         alone = [one for one in self.judged if one.wrong and not one.at_fault]
@@ -426,6 +439,7 @@ class BlameReport:
                 {"name": one.name, "file": one.step.place.file, "line": one.step.place.line}
                 for one in self.undecided
             ],
+            "kinks": list(self.kinks),
             "passing": list(self.passing),
             "changed": [list(ref) for ref in self.changed],
             "hooks": [

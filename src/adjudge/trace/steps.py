@@ -53,6 +53,7 @@ from adjudge.trace.contributions import (
     handed_to,
     on_its_way,
 )
+from adjudge.trace.kinks import right_beside, standing_at_kinks
 from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut, set_on, uses
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
@@ -168,8 +169,7 @@ def _faults(
     """Returns what is at fault in the lowest order that fails, the first one first, and what was
     not judged, since the budget ended.
     """
-    usual = next(iter(report.ways.values()), report.modes)
-    wrong = [word for word, outcome in usual.items() if outcome is Verdict.FAIL]
+    wrong = _failing(report)
     words = [word for word in wrong if len(word) == min(map(len, wrong))]
     spent = _work_of(report)
     limit = options.get("max_evaluations")
@@ -198,11 +198,15 @@ def _faults(
         judge.run(every=found is not None and "R" not in words, custom=found is None)
         judged = judge.judged()
         at_fault = any(one.at_fault for one in judged)
-        ends = () if at_fault else judge.dead_ends()
+        ends = [] if at_fault else judge.dead_ends()
         changes: list[Fault] = []
         if found and judge.is_between and not at_fault and judge.work + WORK_OF_CHANGES <= budget:
             generators.put_back()
             changes = _changes(problem, seed)
+        kinks: list[int] = []
+        if not (at_fault or ends or judge.is_between):
+            kinks = judge.at_kinks() if judge.work < budget else []
+            ends = [] if kinks else judge.decisions()
     faults: dict[str, Fault] = {}
     for one in judged:
         # without contributions a cut that is meant looks like one that is not
@@ -214,8 +218,8 @@ def _faults(
     for k in ends:
         end = dead_end(trace.steps[k])
         faults.setdefault(which_rule(end), end)
-    for change in changes:
-        faults.setdefault(which_rule(change), change)
+    for other in (*changes, *map(judge.fault_at_kink, kinks)):
+        faults.setdefault(which_rule(other), other)
     left = tuple([judge.fault_of(k) for k in judge.left])
     return tuple(faults.values()), Unjudged(budget, left) if left else None
 
@@ -330,6 +334,8 @@ class _Judge:
         """Whether rules were judged for a derivative that the function takes of its own."""
         self._on_their_way: dict[int, Verdict] = {}
         """What was found of steps whose operands move as they do with the inputs."""
+        self._beside = 0
+        """The work of asking whether the whole is right beside x."""
         self.left: list[int] = []
         """The steps whose turn had not come when the budget ended."""
         self.of_cotangents: set[int] = set()
@@ -424,6 +430,13 @@ class _Judge:
         """Returns a step that was not judged as data."""
         calls = next(calls for calls in self.groups.values() if k in calls)
         return Judged(self.trace.steps[k], calls, {}, at_fault=False).unjudged
+
+    def fault_at_kink(self, k: int) -> Fault:
+        """Returns a step that stands at a kink as data."""
+        calls = next(calls for calls in self.groups.values() if k in calls)
+        return replace(
+            Judged(self.trace.steps[k], calls, {}, at_fault=False).unjudged, at_kink=True
+        )
 
     def behind(self) -> set[int]:
         """Returns the iterations of loops that do what a step at fault does, too."""
@@ -538,6 +551,14 @@ class _Judge:
         near = [one for k in again for one in self.trace.steps[k].operands]
         return self._makers(near, through=False) or self._makers(self.trace.outputs, through=True)
 
+    def decisions(self) -> list[int]:
+        """Returns the steps that make the integers, indices or truth values by which a step goes
+        that adds to the error and is right for those that it got: as a bisection compares numbers,
+        its result follows the root, and no derivative comes through the comparison.
+        """
+        near = [one for k in self._passing() for one in self.trace.steps[k].operands]
+        return self._makers(near, through=False)
+
     def _makers(self, operands: Sequence[Operand], *, through: bool) -> list[int]:
         """Returns the steps behind these operands that take numbers with a derivative and give
         none; `through` says whether the way goes on behind what has a derivative.
@@ -560,6 +581,26 @@ class _Judge:
             asked += step.operands
         return sorted(found)
 
+    def at_kinks(self) -> list[int]:
+        """Returns the steps that stand at a kink of their own and are the cause of the failure:
+        beside x, where they do not, the whole is right in the compositions that fail at x.
+
+        Steps that no cotangent reaches, such as a comparison, are not the cause. Where the first
+        derivative is wrong, and some of the steps add to that, the others are not, either.
+        """
+        wrong = _failing(self.whole)
+        chosen = [k for k in standing_at_kinks(self.reports) if self._is_reached(k)]
+        if not (wrong and chosen):
+            return []
+        right, work = right_beside(self.problem, wrong, self.options, self.whole.provenance.seed)
+        self._beside += work
+        adding = [k for k in chosen if self.stands_out(k)] if "R" in wrong else []
+        return (adding or chosen) if right else []
+
+    def _is_reached(self, k: int) -> bool:
+        """Returns whether a cotangent comes back to a step, or that is not known."""
+        return not self.found or any(one.steps[k] is not None for one in self.found)
+
     def report(self, function: str, found: list[Direction] | None) -> BlameReport:
         """Returns what was found about the steps, and about the whole."""
         judged = self.judged()
@@ -571,6 +612,12 @@ class _Judge:
         wrong = self.whole.verdict is not Verdict.PASS
         outside = wrong and any(direction.outside.stands_out for direction in self.found)
         between = wrong and self.is_between
+        passing = self._passing() if wrong and not accused else []
+        ends = [] if settled and all(settled) else self.dead_ends()
+        open_ = wrong and not (accused or ends or between or outside)
+        kinks = self.at_kinks() if open_ else []
+        if open_ and not kinks:
+            ends = self.decisions()
         note = ""
         if found is None:
             note = "what each adds to the error of the whole is not known"
@@ -583,10 +630,11 @@ class _Judge:
             explained=all(settled) if settled else None,
             opaque=self.opaque,
             of_constants=self.of_constants,
-            passing=self._passing() if wrong and not accused else (),
+            kinks=kinks,
+            passing=[k for k in passing if k not in kinks],
             between=between,
             outside=outside,
-            dead_ends=() if settled and all(settled) else self.dead_ends(),
+            dead_ends=ends,
             work=self.work,
             note=note,
         )
@@ -696,7 +744,14 @@ class _Judge:
         """The work so far in calls of the function, by the entries that steps read and write."""
         sizes = self._sizes
         spent = sum(sizes[k] * calls for k, calls in self._spent.items())
-        return spent / max(sum(sizes), 1) + 1 + PER_DIRECTION * len(self.found)
+        known = 1 + PER_DIRECTION * len(self.found) + self._beside
+        return spent / max(sum(sizes), 1) + known
+
+
+def _failing(report: Report) -> list[str]:
+    """Returns the compositions of modes that fail in the usual way of the engine."""
+    usual = next(iter(report.ways.values()), report.modes)
+    return [word for word, outcome in usual.items() if outcome is Verdict.FAIL]
 
 
 def _beside_numbers(report: Report) -> set[Status]:

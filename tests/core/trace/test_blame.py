@@ -6,6 +6,7 @@ import pytest
 import adjudge
 from adjudge import ByHand, InputError, Verdict
 from adjudge.trace.contributions import Direction, Part, cancelling
+from adjudge.trace.kinks import standing_at_kinks
 
 X = (np.array([0.5, 1.0, 2.0]),)
 
@@ -102,3 +103,10 @@ def test_cuts_cancel_where_their_parts_do_along_each_direction(columns, expected
 
 def test_parts_that_are_rough_cancel_nothing():
     assert cancelling([direction(Part(0, 0, 1), *ROUGH)], [0, 1]) == set()
+
+
+def test_steps_that_stand_at_a_kink_are_those_whose_check_says_so():
+    at_zero = adjudge.examine(ByHand(np.abs, vjp=lambda x, w: w * np.sign(x)), (np.zeros(2),))
+    smooth = adjudge.examine(ByHand(np.sin, vjp=backward), X)
+
+    assert standing_at_kinks({7: at_zero, 4: smooth}) == [7]
