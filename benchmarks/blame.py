@@ -149,10 +149,12 @@ def in_models(engines: Sequence[str], match: str) -> None:
         arrays = [programs.engine(one.engine)[0].asarray(a) for a in x]
         try:
             report = adjudge.blame(model, tuple(arrays), modes=modes, seed=0)
-            lines = {f.step.place.line for f in report.at_fault} - {0}
+            steps = [f.step for f in report.at_fault]
+            steps += [report.steps[k] for k in (*report.kinks, *report.dead_ends)]
+            lines = {step.place.line for step in steps} - {0}
             ours = {model.__code__.co_firstlineno + 2}  # where numbers are scaled
             told = ", ".join(dict.fromkeys(f.name for f in report.at_fault)) or report.headline
-            found = [report.whole.verdict, bool(report.at_fault) and not lines <= ours, told[:70]]
+            found = [report.whole.verdict, bool(steps) and not lines <= ours, told[:70]]
         except Exception as error:  # it is a row of the table
             found = ["raised", False, f"{type(error).__name__}: {error}"[:70]]
         rows.append([one.name, one.at, " ".join(modes), *found])

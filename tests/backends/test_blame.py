@@ -1115,6 +1115,38 @@ def test_a_loop_of_unknown_length_is_looked_into_by_forward_mode(wide):
     assert (report.note, report.explained) == ("", True)
 
 
+@pytest.mark.parametrize("beside", [False, True], ids=["", "beside one of symmetric matrices"])
+@pytest.mark.parametrize("factor", [1.0, 2.0, 1.001])
+def test_a_rule_whose_error_is_small_beside_the_derivative_is_named(torch, factor, beside):
+    def backward(x, w):
+        return w * x.cos() * torch.tensor([1.0, factor, 1.0])
+
+    sine = torch_function(torch.sin, backward)
+    # right for symmetric matrices alone, which are all that it gets
+    square = torch_function(lambda a: a * a, lambda a, w: a * (w + w.mT))
+    scales = torch.tensor([1e6, 1e-6, 1e5], dtype=torch.float64)
+
+    def f(x):
+        other = square(x[:, None] * x) if beside else x
+        return scales * sine(x), other
+
+    report = adjudge.blame(f, (torch.tensor([0.3, 0.5, 0.8], dtype=torch.float64),), seed=0)
+
+    wrong = factor != 1.0
+    assert report.whole.verdict is (Verdict.FAIL if wrong else Verdict.PASS)
+    assert [one.step.operands[0].step for one in report.at_fault] == [-1] * wrong
+
+
+def test_a_rule_whose_error_only_long_steps_show_is_named(torch):
+    def f(x):
+        return 0.5 * torch.sinc(1.0 * x)  # whose derivative next to zero PyTorch takes for zero
+
+    x = (torch.tensor([1e-5, -2e-9], dtype=torch.float64),)
+    report = adjudge.blame(f, x, modes=["R"], seed=0)
+
+    assert [one.step.name for one in report.at_fault] == ["torch.sinc"]
+
+
 def test_cuts_in_different_lines_are_told_apart(torch):
     def f(x):
         shift = (x - 1).detach()  # which is meant

@@ -130,7 +130,7 @@ def blame(
         of_steps = _of_steps(chosen, words)
         of_steps["thorough"] = False if raised.error is not None else None
         judge = _Judge(problem.backend, trace, wide, whole, found or [], of_steps, samples, problem)
-        judge.run(every=every or found is None or (words or ["R"]) != ["R"])
+        judge.run(every=every or found is None or (words or ["R"]) != ["R"] or judge.is_blind)
         report = judge.report(function_name(f), found)
         loop = next((one for one in report.at_fault if one.step.iterations), None)
         if loop is not None:
@@ -195,7 +195,8 @@ def _faults(
         judge = _Judge(
             problem.backend, trace, wide, report, found or [], of_steps, 3, problem, budget
         )
-        judge.run(every=found is not None and "R" not in words, custom=found is None)
+        every = found is not None and ("R" not in words or judge.is_blind)
+        judge.run(every=every, custom=found is None)
         judged = judge.judged()
         at_fault = any(one.at_fault for one in judged)
         ends = [] if at_fault else judge.dead_ends()
@@ -652,6 +653,14 @@ class _Judge:
         outside = any(direction.outside.stands_out for direction in self.found)
         return not outside and any(direction.between.stands_out for direction in self.found)
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether the contributions do not show the error of reverse mode: it is small beside the
+        derivative along a random direction, or seen by longer steps alone.
+        """
+        wrong = bool(self.found) and "R" in _failing(self.whole)
+        return wrong and not any(direction.whole.stands_out for direction in self.found)
+
     def judged(self) -> list[Judged]:
         """Returns what was judged so far, in the order of the program. Where no step is wrong, the
         derivative ends in one of the engine that has none, and of others it is said what they lack.
@@ -713,13 +722,14 @@ class _Judge:
 
     def _fails_on_its_way(self, k: int, report: Report) -> bool:
         """Returns whether a step that is wrong alone, and adds nothing to the error of reverse
-        mode, is wrong in another mode in which the whole is, where its operands move as they do
-        with the inputs.
+        mode that shows, is wrong in another mode in which the whole is, or in any where that error
+        does not show at all, where its operands move as they do with the inputs.
         """
         words = [
             word
             for word, outcome in self.whole.modes.items()
-            if word != "R" and outcome is Verdict.FAIL and report.modes.get(word) is outcome
+            if (word != "R" or self.is_blind)
+            and (outcome, report.modes.get(word)) == (Verdict.FAIL, Verdict.FAIL)
         ]
         if not words:
             return False
@@ -729,7 +739,9 @@ class _Judge:
                 seed = self.whole.provenance.seed
                 function, t = on_its_way(self.problem, self.trace, k, self.wrt[k], seed)
                 self._on_their_way[k] = at_one_point(function, (t,), options).verdict
-        return self._on_their_way.get(k) is Verdict.FAIL
+        # Where no contribution shows, only what is found to be right is left out.
+        wrong = {Verdict.FAIL, Verdict.INCONCLUSIVE} if self.is_blind else {Verdict.FAIL}
+        return self._on_their_way.get(k) in wrong
 
     def _is_missed(self, word: str) -> bool:
         """Returns whether the whole does not pass in a composition of modes, of which the engine
