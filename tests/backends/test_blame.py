@@ -1057,10 +1057,12 @@ def test_whether_a_derivative_is_right_beside_a_kink_is_asked_on_both_sides(torc
     one_side = torch_function(torch.abs, backward)
     x = (torch.tensor([0.0, 0.5, -2.0], dtype=torch.float64),)
 
-    found, work = right_beside(problem_of(one_side, x, {}), ["R"], {}, seed=0)
+    problem = problem_of(one_side, x, {})
+    found, work = right_beside(problem, ["R"], {}, seed=0)
+    half, spent = right_beside(problem, ["R"], {}, seed=0, budget=work // 2)
 
     assert found is right
-    assert work > 0
+    assert (half, spent <= work // 2) == (False, True)
 
 
 def bisected(where):

@@ -8,6 +8,7 @@ step stands at its kink: there the derivative of the whole is right. The rule is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -31,7 +32,11 @@ def standing_at_kinks(reports: Mapping[int, Report]) -> list[int]:
 
 
 def right_beside(
-    problem: Problem, words: Sequence[str], options: Options, seed: int
+    problem: Problem,
+    words: Sequence[str],
+    options: Options,
+    seed: int,
+    budget: float = math.inf,
 ) -> tuple[bool, int]:
     """Returns whether the derivative of a function is right at two points beside x, one opposite to
     the other, and the work of asking that, in calls.
@@ -41,6 +46,8 @@ def right_beside(
         words: The compositions of modes in which it is wrong at x.
         options: Those of the check at each point.
         seed: Of the points.
+        budget: The work that this may take, in calls. What it does not suffice for is not known to
+            be right.
     """
 
     def function(*x: Array) -> Arrays:
@@ -52,6 +59,10 @@ def right_beside(
     with Catching(AdjudgeError):
         there = points_beside_kink(observe(problem), seed)
         for number, base in enumerate(islice(there, PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK)):
+            if budget - work < 1:
+                break
+            if math.isfinite(budget):
+                chosen["max_evaluations"] = int(budget - work)
             report = at_one_point(function, base.problem.point(), chosen)
             work += sum(report.counts[one] for one in ("evaluations", "vjps", "jvps"))
             if report.verdict is Verdict.FAIL:

@@ -593,7 +593,8 @@ class _Judge:
         chosen = [k for k in standing_at_kinks(self.reports) if self._is_reached(k)]
         if not (wrong and chosen):
             return []
-        right, work = right_beside(self.problem, wrong, self.options, self.whole.provenance.seed)
+        seed, left = self.whole.provenance.seed, self.budget - self.work
+        right, work = right_beside(self.problem, wrong, self.options, seed, left)
         self._beside += work
         adding = [k for k in chosen if self.stands_out(k)] if "R" in wrong else []
         return (adding or chosen) if right else []
