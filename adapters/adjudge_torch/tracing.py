@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
@@ -79,6 +79,7 @@ def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
         stack.enter_context(recorder)
         y = f(x)
     outputs = tuple(map(recorder.operand, y))
+    recorder.ask_nodes_for_hooks()
     cotangents = partial(_handed_back, y, recorder.edges, [_edge(leaf) for leaf in x])
     return Trace(recorder.steps, recorder.recorded, outputs, cotangents, recorder.hooks)
 
@@ -204,6 +205,7 @@ class _Recorder(TorchFunctionMode):
         if step is None:
             return returned
         refs = self._add(step, seen.kept)
+        self._noted(refs[:1], _hooks_of_saved())
         results = len(seen.kept) - len(seen.written)
         for k, (one, ref) in enumerate(zip(seen.kept, refs, strict=True)):
             self._know(one, ref)
@@ -216,8 +218,25 @@ class _Recorder(TorchFunctionMode):
         """Notes that hooks get the gradient of a tensor. A parameter is no value of the program."""
         if isinstance(tensor, torch.Tensor) and (tensor in self._known or tensor.grad_fn):
             value = self.operand(tensor)
-            some = hooks if isinstance(value, Ref) else ()
-            self.hooks += [Hook(value, _name_of_hook(one), defined_at(one)) for one in some]
+            self._noted([value], hooks)
+
+    def _noted(self, values: Sequence[Operand], hooks: Iterable[Any]) -> None:
+        """Notes that hooks get the gradients of these values, or of what these are made from."""
+        self.hooks += [
+            Hook(value, _name_of_hook(one), defined_at(one))
+            for one in hooks
+            for value in values
+            if isinstance(value, Ref)
+        ]
+
+    def ask_nodes_for_hooks(self) -> None:
+        """Notes the hooks that are set on nodes of the graph (`grad_fn.register_hook`, backward
+        hooks of modules of the old kind), which no function mode sees.
+        """
+        for k, edges in enumerate(self.edges):
+            nodes = {edge.node: j for j, edge in enumerate(edges) if edge is not None}
+            for node, j in nodes.items():
+                self._noted([Ref(k, j)], _hooks_of_node(node))
 
     # ---------------------------------------------------------------- values
 
@@ -576,6 +595,29 @@ def _hooks_of_module(frame: Any) -> list[Any]:
                 return list(held.user_hooks if inputs else held.user_pre_hooks)
         frame = frame.f_back
     return []
+
+
+def _hooks_of_saved() -> list[Any]:
+    """Returns the hooks on saved tensors that are set here, but those of PyTorch itself, which keep
+    them on a CPU or compute them again.
+    """
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)  # private
+    hooks = (top and top(False)) or ()
+    return [one for one in hooks if not getattr(one, "__module__", "").startswith("torch.")]
+
+
+def _hooks_of_node(node: Any) -> list[Any]:
+    """Returns the hooks of a node but those by which PyTorch itself sets up hooks of modules.
+
+    A node does not tell them. The handle of a hook that is set and taken away knows the others.
+    """
+    found = []
+    for register in (node.register_hook, node.register_prehook):
+        handle = register(_nothing)
+        known = handle.hooks_dict_ref() or {}
+        found += [one for one in known.values() if one is not _nothing]
+        handle.remove()
+    return [one for one in found if getattr(one, "__module__", "") != torch.utils.hooks.__name__]
 
 
 def stack(frame: Any) -> Iterator[tuple[str, int]]:

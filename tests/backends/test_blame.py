@@ -878,6 +878,83 @@ def test_a_hook_on_a_tensor_is_named_with_its_line_where_it_changes_a_gradient(t
     assert f", past the hook {name} (" in str(report)
 
 
+def halved_all(*gradients):
+    """A hook of a node, before or after it."""
+    return tuple(one if one is None else one / 2 for one in gradients[0])
+
+
+def seen_all(*gradients):
+    """A hook of a node that only looks."""
+
+
+def halved_of_module(module, of_inputs, of_outputs):
+    return halved_all(of_inputs)
+
+
+def copy_of(saved):
+    """A hook on what is saved that changes nothing."""
+    return saved.clone()
+
+
+def on_a_node(hook):
+    def f(x):
+        y = x.sin()
+        if y.grad_fn is not None:
+            y.grad_fn.register_hook(hook)
+        return y.exp()
+
+    return f
+
+
+def before_a_node(hook):
+    def f(x):
+        y = x.sin()
+        if y.grad_fn is not None:
+            y.grad_fn.register_prehook(hook)
+        return y.exp()
+
+    return f
+
+
+def on_a_module_of_old(hook):
+    module = importlib.import_module("torch").nn.Tanh()
+    module.register_backward_hook(hook)
+    return lambda x: module(x.sin()).exp()
+
+
+def on_what_is_saved(hook):
+    torch = importlib.import_module("torch")
+
+    def f(x):
+        with torch.autograd.graph.saved_tensors_hooks(hook, lambda kept: kept):
+            y = x.sin()
+        return y.exp()
+
+    return f
+
+
+@pytest.mark.parametrize(
+    ("f", "changes", "looks"),
+    [
+        (on_a_node, halved_all, seen_all),
+        (before_a_node, halved_all, seen_all),
+        (on_a_module_of_old, halved_of_module, seen_all),
+        (on_what_is_saved, halved, copy_of),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Using a non-full backward hook")
+def test_hooks_that_no_function_mode_sees_are_named_with_their_lines(torch, f, changes, looks):
+    x = (torch.rand(3, dtype=torch.float64),)
+
+    wrong, right = (adjudge.blame(f(hook), x, seed=0) for hook in (changes, looks))
+
+    assert (changes.__name__, (THIS, changes.__code__.co_firstlineno)) in [
+        (one.name, one.place) for one in wrong.hooks
+    ]
+    assert f"the gradient: {changes.__name__} (" in wrong.headline
+    assert (bool(right), list(right.hooks)) == (True, [])
+
+
 def test_one_hook_on_several_values_is_one_hook(torch):
     def f(x):
         for _ in range(2):
