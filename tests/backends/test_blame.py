@@ -1216,6 +1216,19 @@ def test_a_rule_whose_error_is_small_beside_the_derivative_is_named(torch, facto
     assert [one.step.operands[0].step for one in report.at_fault] == [-1] * wrong
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_derivatives_whose_squares_leave_the_range_of_the_dtype_are_looked_into(torch, scale):
+    tanh = programs.rules("torch", "tanh", "factor").tanh
+
+    def f(x):
+        return scale * tanh(x[:, None] * x).sin()
+
+    report = adjudge.blame(f, (torch.tensor([0.3, 0.5, 0.8], dtype=torch.float64),), seed=0)
+
+    assert lines(report) == {programs.line_of("torch", "tanh")}
+    assert (report.explained, report.between, report.outside) == (True, False, False)
+
+
 def test_a_rule_whose_error_only_long_steps_show_is_named(torch):
     def f(x):
         return 0.5 * torch.sinc(1.0 * x)  # whose derivative next to zero PyTorch takes for zero

@@ -45,7 +45,7 @@ from adjudge.engine import (
     Trace,
 )
 from adjudge.errors import AdjudgeError, Catching, Source, attempt, running
-from adjudge.floats import Vector
+from adjudge.floats import Vector, norm
 from adjudge.problem import (
     Base,
     Forward,
@@ -201,10 +201,10 @@ def _along(
         pairs.append(pair)
     eps, h = base.coarsest_eps, longest / 2
     unit = CONTRIBUTION_UNITS * eps / h
-    of_outputs = unit * float(np.linalg.norm(w * base.values[: base.Y.size]))
+    of_outputs = unit * float(norm(w * base.values[: base.Y.size]))
     # A cotangent that cancels down to rounding, as that of the shift in a softmax, is small itself.
     automatic = float(derivative.sum())
-    slope = float(np.linalg.norm(derivative)) + abs(automatic - of_f[1])
+    slope = float(norm(derivative)) + abs(automatic - of_f[1])
 
     def extrapolated(
         coarse: float, fine: float, unsure: float, size: float, ends: bool = False
@@ -226,7 +226,7 @@ def _along(
         )
     gradient = problem.X.vector(backend, swept.gradients, problem.x)
     apart = automatic - float(gradient @ v)
-    magnitude = float(np.linalg.norm(derivative) + np.linalg.norm(gradient * v))
+    magnitude = float(norm(derivative) + norm(gradient * v))
     between = Part(apart, CONTRIBUTION_UNITS * eps * magnitude, magnitude)
     return Direction(whole, steps, between, outside, flat=not derivative.any())
 
@@ -299,7 +299,7 @@ class _Terms:
                 if weight is not None:
                     products = _products(weight, to_host(a) - to_host(b), to_host)
                     total += sign * float(products.sum())
-                    size += float(np.linalg.norm(products))
+                    size += float(norm(products.ravel()))
         return Part(total, 0.0, size)
 
     @property
@@ -316,7 +316,7 @@ class _Terms:
             *zip(self.cotangents, recorded.results(self.k), strict=True),
         ]
         products = [_products(one, to_host(v), to_host) for one, v in pairs if one is not None]
-        return float(sum(np.linalg.norm(one) for one in products))
+        return float(sum(norm(one.ravel()) for one in products))
 
 
 def cancelling(found: Sequence[Direction], steps: Sequence[int]) -> set[int]:
