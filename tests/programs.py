@@ -183,11 +183,11 @@ def line_of(name: str, rule: str) -> int:
 # ---------------------------------------------------------------- programs
 
 
-def mlp(r: Any, x: Any, *weights: Any) -> Any:
-    """A perceptron with normalized rows."""
-    for weight in weights:
-        x = r.silu(r.xp.matmul(x, weight))
-    return r.xp.sum(r.normalize(x), axis=0)
+def mlp(r: Any, x: Any, first: Any, middle: Any, last: Any) -> Any:
+    """A perceptron with normalized rows, whose middle layers share their weights."""
+    for weight in (first, *[middle] * 5, last):
+        x = r.normalize(r.silu(r.xp.matmul(x, weight)))
+    return r.xp.sum(x, axis=0)
 
 
 def cnn(r: Any, x: Any, *kernels: Any) -> Any:
@@ -222,7 +222,7 @@ def lstm(r: Any, xs: Any, weight: Any, start: Any) -> Any:
 
 def gnn(r: Any, nodes: Any, edges: Any, weight: Any) -> Any:
     """Messages along weighted edges."""
-    for _ in range(3):
+    for _ in range(5):
         messages = r.product(r.softmax(edges), r.xp.matmul(nodes, weight))
         nodes = nodes + r.silu(messages)
     return r.logsumexp(nodes)
@@ -364,16 +364,24 @@ def hidden_markov(r: Any, transitions: Any, emissions: Any) -> Any:
 
 
 def contrastive(r: Any, a: Any, b: Any, weight: Any) -> Any:
-    """A contrastive loss of two views."""
+    """A contrastive loss of two views, at two temperatures."""
     a, b = r.normalize(r.xp.matmul(a, weight)), r.normalize(r.xp.matmul(b, weight))
-    scores = 4 * r.product(a, b.mT)
-    return r.xp.mean(r.logsumexp(scores)) - 4 * r.xp.mean(r.xp.sum(a * b, axis=-1))
+    loss = 0.0
+    for heat in (2, 4):
+        scores = heat * r.product(a, b.mT)
+        apart = r.xp.mean(r.logsumexp(scores))
+        loss = loss + apart - heat * r.xp.mean(r.xp.sum(a * b, axis=-1))
+    return loss
 
 
 def gaussian_process(r: Any, x: Any, y: Any) -> Any:
-    """The fit of a Gaussian process."""
-    kernel = r.xp.exp(-((x - x.mT) ** 2) / 2) + r.xp.eye(x.shape[0], dtype=x.dtype)
-    return r.xp.sum(y * r.product(r.inverse(kernel), r.tanh(y)))
+    """The fit of Gaussian processes of three length scales."""
+    fit = 0.0
+    for length in (1, 2, 3):
+        kernel = r.xp.exp(-((x - x.mT) ** 2) / (2 * length))
+        kernel = kernel + r.xp.eye(x.shape[0], dtype=x.dtype)
+        fit = fit + r.xp.sum(y * r.product(r.inverse(kernel), r.tanh(y)))
+    return fit
 
 
 def leapfrog(r: Any, q: Any, p: Any, weight: Any) -> Any:
@@ -444,7 +452,7 @@ PROGRAMS: dict[Callable[..., Any], tuple[tuple[int, ...], ...]] = {
     sinkhorn: ((4, 5),),
     kalman: ((5, 2), (2, 2), (2, 2)),
     renderer: ((4, 2), (4, 1)),
-    tensor_network: ((5, 3, 3), (2, 3)),
+    tensor_network: ((7, 3, 3), (2, 3)),
     unet: ((4, 3), (3, 3), (3, 3)),
     implicit: ((2, 3), (3, 3)),
     gru: ((4, 2), (5, 6), (5, 3), (1, 3)),
