@@ -530,6 +530,13 @@ NARROWEST_STAIR = 2.0**-27
 that is as wide as this over the scale of x. Narrower ones are the rounding of larger numbers on the
 way, as in `(x + 1e8) - 1e8`, whose derivative is that of their slope. With a larger value the zero
 derivative of a quantiser of 20 bits fails. The value is ours."""
+TURN_UNITS = 64.0
+"""Where rounding may turn a comparison, whether f follows its exact replay or differences is seen
+over the step in which the two are this many units of rounding apart. With fewer the rounding of
+twenty operations would decide. The value is ours and has no derivation."""
+TURN_DISTANCE = 4.0
+"""f is looked at this many of these steps off x, since x itself may stand on an edge where rounding
+turns a comparison. The value is ours."""
 USUAL_CONSTANT = 1 / 8
 """`log(1 + x)` and `1 - cos x` at small x are staircases, whose stairs are a unit of rounding of 1
 or less. Small outputs that move by less than `ONSET_UNITS` of rounding of this move by rounding,

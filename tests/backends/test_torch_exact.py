@@ -469,6 +469,27 @@ def test_the_slope_of_the_last_bracket_is_not_that_of_the_root(f, verdict):
         assert (report.verdict, report.certified) == (verdict, False)
 
 
+EDGES = [0.3, 1.7, 2.2]
+"""Times a power of ten they are whole numbers in floating point, and not exactly."""
+
+
+@pytest.mark.parametrize("places", [6, 9, 12])
+@pytest.mark.parametrize("factor", [1.0, 1.01, -1.0])
+def test_stairs_at_whose_edge_x_seems_to_stand_are_as_flat_as_others(places, factor):
+    def f(x):
+        return torch.floor(10.0**places * x) / 10.0**places + Scaled.apply(x, factor)
+
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        elsewhere = torch.rand(3, generator=generator, dtype=torch.float64) + 0.1
+        for point in (torch.tensor(EDGES, dtype=torch.float64), elsewhere):
+            x = point.clone().requires_grad_()
+
+            verdict = adjudge.examine(f, (x,), seed=seed, blame=False).verdict
+
+            assert (verdict is PASS) == (factor == 1.0)
+
+
 def test_differences_that_a_replay_confirms_still_fail():
     for f in (torch.sin, lambda x: x + (torch.round(8 * x) / 8 - x).detach()):
         x = torch.tensor([16.3, 17.2], dtype=torch.float64, requires_grad=True)

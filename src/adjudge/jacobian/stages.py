@@ -58,6 +58,8 @@ from adjudge.constants import (
     STEADY_PART,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
+    TURN_DISTANCE,
+    TURN_UNITS,
     UNDERFLOW_DISTANCES,
     USUAL_CONSTANT,
     WEIGHED_BARS,
@@ -75,7 +77,7 @@ from adjudge.estimate import (
     sample_at,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import Vector, norm, scale
+from adjudge.floats import Vector, norm, relative_step, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
@@ -1488,16 +1490,17 @@ class ExactReplay(Stage):
         coarse = tolerance.eps > COARSE_EPS
         right = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
         after = replace(trial, column=found, compared=right, decided_by=self.name)
-        turns = bool(trial.fails) and columns.compares  # perhaps: the roundings tell
-        if not (after.left or turns):
+        asks = bool(trial.fails) and columns.compares
+        if not (after.left or asks):
             return trial if coarse else after
         rounded = columns.replayed(trial.column.tangent, rounded=True)
         if rounded is None:
             return trial
         wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
-        turns = turns and _unbounded(trial, wide)
         if not after.left:
-            return trial if coarse or turns else after
+            turns = _unbounded(trial, wide)
+            stays = coarse or (turns and not _moves_as_replayed(columns, found, trial.column))
+            return trial if stays else after
         proved = []
         for one, other in zip(right, wide, strict=True):
             agrees = one.comparison.agrees & ~one.comparison.undecided
@@ -1506,7 +1509,7 @@ class ExactReplay(Stage):
         after = replace(after, column=rounded, compared=proved)
         if after.fails and columns.compares:
             return trial
-        refuted = _refuted(trial, right) and not turns
+        refuted = _refuted(trial, right) and not (columns.compares and _unbounded(trial, proved))
         if not (_near_rounding(trial) or refuted):
             columns.contradicted.append(trial.column.tangent)
             return trial
@@ -1526,6 +1529,38 @@ def _refuted(trial: Trial, exact: Sequence[ModeComparison]) -> bool:
         bool(np.any(one.fails & (np.abs(one.reference - two.reference) > one.allowed + two.error)))
         for (_, one, _), (_, two, _) in zip(trial.compared, exact, strict=True)
     )
+
+
+def _moves_as_replayed(columns: Columns, replayed: Column, seen: Column) -> bool:
+    """Returns whether f moves as a replay says, and not as differences do, over the shortest step
+    by which rounding lets the two be told apart.
+
+    The piece on which a staircase stands is flat over many units of rounding, though x itself may
+    stand on an edge: a product that is a whole number in floating point need not be one. So f is
+    looked at to both sides of x, off such an edge. The last bracket of a bisection is as narrow as
+    rounding, and nothing follows its slope. Without this the right derivative of
+    `floor(1e6 x) / 1e6 + x` fails at 0.3.
+    """
+    base, v, count = columns.base, seen.vector, columns.base.Y.size
+    slopes = seen.estimate.value[:count]
+    gap = replayed.estimate.value[:count] - slopes
+    gap = np.where(np.isfinite(gap) & (np.abs(gap) > seen.estimate.error[:count]), gap, 0.0)
+    unit = base.coarsest_eps * base.magnitude(base.values)[:count]
+    weights = gap / max(np.max(np.abs(gap)), np.finfo(float).tiny)
+    told = float(weights @ gap)
+    if not told > 0:
+        return False
+    shortest = TURN_UNITS * float(np.abs(weights) @ unit) / told
+    of_x = TURN_UNITS * base.coarsest_eps * float(norm(base.problem.origin * (v != 0)) / norm(v))
+    h = max(shortest, of_x)
+    if h > seen.tangent.length * relative_step(base.coarsest_eps):
+        return False
+    for side in (-TURN_DISTANCE, TURN_DISTANCE):
+        points = [base.problem.origin + (side + end) * h * v for end in (1, -1)]
+        plus, minus = (evaluate(base.problem, base, at, Purpose.NEAR_X)[:count] for at in points)
+        if float(weights @ ((plus - minus) / (2 * h) - slopes)) > told / 2:
+            return True
+    return False
 
 
 def _unbounded(trial: Trial, rounded: Sequence[ModeComparison]) -> bool:
