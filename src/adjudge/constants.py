@@ -530,6 +530,11 @@ NARROWEST_STAIR = 2.0**-27
 that is as wide as this over the scale of x. Narrower ones are the rounding of larger numbers on the
 way, as in `(x + 1e8) - 1e8`, whose derivative is that of their slope. With a larger value the zero
 derivative of a quantiser of 20 bits fails. The value is ours."""
+STAIR_SPACINGS = (3, 4, 5)
+"""Where f is judged in a wider dtype than the caller's, and leaves its value closer to x than the
+first of these numbers of spacings of the caller's dtype, it counts as stairs if it stands still
+from the first to the last of them to one side of x. Closer still any x may lie to an edge, and the
+zero derivative of a quantiser of 16 bits would fail. The values are ours."""
 TURN_UNITS = 64.0
 """Where rounding may turn a comparison, whether f follows its exact replay or differences is seen
 over the step in which the two are this many units of rounding apart. With fewer the rounding of

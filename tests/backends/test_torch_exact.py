@@ -410,14 +410,23 @@ def test_differences_of_a_function_that_leaps_by_rounding_do_not_outweigh_a_repl
     assert wrong.count(Verdict.FAIL) >= 5
 
 
-def by_bisection(x):
-    """The root y of `y**3 + y = x`, in steps whose order is not its derivative."""
-    low, high = torch.full_like(x, -3.0), torch.full_like(x, 3.0)
-    for _ in range(55):
-        middle = (low + high) / 2
-        beyond = middle**3 + middle > x
-        low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
-    return (low + high) / 2
+def bisected_to(halvings):
+    """The root y of `y**3 + y = x` by so many halvings of a bracket, whose steps have an order that
+    is not its derivative.
+    """
+
+    def root(x):
+        low, high = torch.full_like(x, -3.0), torch.full_like(x, 3.0)
+        for _ in range(halvings):
+            middle = (low + high) / 2
+            beyond = middle**3 + middle > x
+            low, high = torch.where(beyond, low, middle), torch.where(beyond, middle, high)
+        return (low + high) / 2
+
+    return root
+
+
+by_bisection = bisected_to(55)
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, PASS), (1.01, FAIL), (-1.0, FAIL)])
@@ -467,6 +476,43 @@ def test_the_slope_of_the_last_bracket_is_not_that_of_the_root(f, verdict):
         report = adjudge.examine(f, (x,), seed=seed, blame=False)
 
         assert (report.verdict, report.certified) == (verdict, False)
+
+
+def quantised_to(bits):
+    return lambda x: torch.round(2.0**bits * x) / 2.0**bits
+
+
+@pytest.mark.parametrize(
+    ("f", "verdict"),
+    [
+        (bisected_to(10), PASS),
+        (quantised_to(8), PASS),
+        (quantised_to(12), PASS),
+        (bisected_to(28), FAIL),
+        (quantised_to(26), FAIL),
+    ],
+)
+def test_stairs_count_where_the_dtype_of_the_caller_has_numbers_on_them(f, verdict):
+    """The derivative zero, judged in float64 for inputs in float32."""
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        x = (torch.rand(6, generator=generator) + 0.1).requires_grad_()
+
+        assert adjudge.examine(f, (x,), seed=seed, blame=False).verdict is verdict
+
+
+@pytest.mark.parametrize("bits", [4, 14, 18])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_edge_of_stairs_is_a_jump_however_fine_they_are(dtype, bits):
+    for seed in range(10):
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.rand(6, generator=generator, dtype=dtype) + 0.1
+        x[seed % 6] = (torch.floor(x[seed % 6] * 2.0**bits) + 0.5) / 2.0**bits
+
+        report = adjudge.examine(quantised_to(bits), (x.requires_grad_(),), seed=seed, blame=False)
+
+        assert report.verdict is Verdict.INCONCLUSIVE
+        assert report.findings[0].status is adjudge.Status.NONSMOOTH
 
 
 EDGES = [0.3, 1.7, 2.2]

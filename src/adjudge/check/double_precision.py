@@ -390,7 +390,8 @@ def _in_double(
     # Of sixteen bits one spacing would hide errors of a percent that show.
     eps = double.low.X.coarsest_eps
     constants = eps if double.past_casts and eps <= COARSE_EPS else 0.0
-    asked = replace(settings, letters=letters, constants=constants)
+    of_x = eps if eps <= COARSE_EPS else 0.0
+    asked = replace(settings, letters=letters, constants=constants, of_x=of_x)
     with double.widening():
         base64 = double.derived(composition.derive)
         same_inputs = alike(base.problem.X, base64.problem.X)

@@ -297,6 +297,7 @@ class _Case:
             settings.equal_nan,
             settings.rounded,
             settings.constants,
+            settings.of_x,
             exact=isinstance(settings.reference, Exact),
         )
         self.probes = Probes(problem.X, base.Y, full, settings.seed)

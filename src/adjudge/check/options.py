@@ -411,6 +411,8 @@ class Settings:
     than that of their dtype."""
     constants: float = 0.0
     """See `Tolerance.constants`."""
+    of_x: float = 0.0
+    """See `Tolerance.of_x`."""
 
     @property
     def fixed(self) -> bool:

@@ -488,24 +488,29 @@ def _bends(sample: Sample, base: Base, part: slice = ALL) -> Vector:
     return np.nan_to_num(bends, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
 
 
-def with_jumps(problem: Problem, base: Base, found: Column) -> Column:
+def with_jumps(
+    problem: Problem, base: Base, found: Column, stairs: NDArray[np.bool_] | None = None
+) -> Column:
     """Returns the same column, with a gap between the slopes that is infinite where an output jumps
     at x.
 
     No value is the derivative there. It takes six evaluations, which are made only where the error
-    bar is too wide for rounding.
+    bar is too wide for rounding, and for outputs that may move in `stairs`, over which the slopes
+    of longer steps agree: these are looked at over shorter steps.
     """
     estimate, eps = found.estimate, base.coarsest_eps
     size, (value, error, moved) = base.magnitude(base.values), estimate.vectors()
     wide = np.fmax(JUMP_BAR_PART * np.abs(value), JUMP_BAR_UNITS * eps * size / found.step)
-    suspects = moved & (error > wide)
+    suspects = moved & (error > wide if stairs is None else stairs)
     del value, error, moved, wide
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
     sides = []
     for sign in (1.0, -1.0):
-        steps = [sign * found.step * ratio**k for k in range(3)]
+        steps = [
+            sign * found.step * ratio**k for k in (range(3) if stairs is None else range(1, 4))
+        ]
         points = (problem.clipped(problem.origin + step * found.vector) for step in steps)
         values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
         sides.append(np.array(values) - base.values)

@@ -229,7 +229,7 @@ class Differences(Estimator):
         if effort is Effort.ODD_POWERS:
             return with_odd_powers(base, found, which)
         if effort is Effort.JUMPS:
-            take = partial(with_jumps, problem, base, found)
+            take = partial(with_jumps, problem, base, found, doubted)
         elif effort is Effort.SILENT_KINKS:
             take = partial(with_silent_kinks, problem, base, found)
         else:

@@ -116,18 +116,17 @@ class Columns:
         if self.base.chosen is None:
             self.replay = other.replay
 
-    def by_replay(self, *, rounded: bool = False) -> ByReference | None:
-        """Returns the estimator that replays f exactly, or as `rounded` with error bars of what
-        rounding can do; `None` where there is none.
+    def by_replay(self, rounding: float = 0.0) -> ByReference | None:
+        """Returns the estimator that replays f exactly, or with error bars of what `rounding`, the
+        spacing of a dtype at 1, can do; `None` where there is none.
         """
-        rounding = self.tolerance.coarsest if rounded else 0.0
         if rounding not in self.replay:
             self.replay[rounding] = by_replay(self.problem, self.base, rounding)
         return self.replay[rounding]
 
-    def replayed(self, tangent: Tangent, *, rounded: bool = False) -> Column | None:
+    def replayed(self, tangent: Tangent, rounding: float = 0.0) -> Column | None:
         """Returns the estimate by an exact replay of f; `None` where there is none."""
-        estimator = self.by_replay(rounded=rounded)
+        estimator = self.by_replay(rounding)
         return None if estimator is None else attempt(partial(estimator.along, tangent))
 
     @property

@@ -81,6 +81,10 @@ class Tolerance:
     """The spacing at 1 of the narrower dtype to which numbers within f are rounded, where f is
     judged past its conversions to that. Without it a right rule fails that has no such number where
     f has one, as that of a logarithm to base 2 by `log(x) / log(2)`."""
+    of_x: float = 0.0
+    """The spacing at 1 of the dtype in which x was given, where f is judged in a wider one. What
+    stands still over less than some of these spacings moves all the time in the caller's dtype.
+    Without it the derivative zero of a bisection to the last bit of float32 passes."""
     seen: float | None = None
     """The spacing at 1 of the coarsest dtype that is seen, where `eps` is that of a narrower one,
     which f was found to compute with inside. Error bars are as sharp as its rounding allows then,

@@ -55,6 +55,7 @@ from adjudge.constants import (
     SHORTER_STEPS,
     SHRUNK_JUMP,
     SIGNIFICANT_BARS,
+    STAIR_SPACINGS,
     STEADY_PART,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
@@ -462,6 +463,7 @@ class Standstill(Stage):
         problem, base = columns.problem, columns.base
         trial, seen = trial.with_onset()
         flat = (steps > self.least * found.tangent.length) & seen.flat
+        flat &= ~_within_spacings(columns, found, flat, steps)
         flat &= ~(creeps(base, found, constants=not trial.zero) | _claims_rounding(trial))
         if not np.any(flat):
             return trial
@@ -496,6 +498,28 @@ class Standstill(Stage):
                 trial = _without_residues(AutomaticRounding().apply(trial))
             return replace(trial, settled=True, decided_by=self.name)
         return trial
+
+
+def _within_spacings(
+    columns: Columns, found: Column, flat: NDArray[np.bool_], steps: Vector
+) -> NDArray[np.bool_]:
+    """Marks what stands still over less than the caller's x has neighbours: over some spacings of
+    a dtype that is narrower than that in which f is judged.
+    """
+    base, unit = columns.base, columns.tolerance.of_x * found.tangent.length
+    close = flat & (steps < STAIR_SPACINGS[0] * unit)
+    if not np.any(close):
+        return close
+    for sign in (1, -1):
+        points = [base.problem.origin + sign * k * unit * found.vector for k in STAIR_SPACINGS]
+        first, *others = (
+            evaluate(base.problem, base, base.problem.clipped(point), Purpose.NEAR_X)
+            for point in points
+        )
+        for other in others:
+            first = np.where(first == other, first, np.nan)
+        close &= np.isnan(first[: close.size])
+    return close
 
 
 def _may_stand_still(trial: Trial) -> bool:
@@ -1112,6 +1136,10 @@ class Jumps(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         after = replace(trial, column=trial.along(Effort.JUMPS))
+        if trial.fails and trial.zero and after.column is trial.column:
+            # At the edge of fine stairs longer steps show one slope, and zero may be meant.
+            stairs = _doubted_outputs(trial.columns, trial.compared)
+            after = replace(trial, column=trial.along(Effort.JUMPS, doubted=stairs))
         found, double = after.column, trial.columns.base.coarsest_eps <= DOUBLE
         # In narrower dtypes every value is rounded visibly, and ladders allow for it.
         if not (trial.fails and double and found.ladders) or found.one_sided:
@@ -1493,14 +1521,14 @@ class ExactReplay(Stage):
         asks = bool(trial.fails) and columns.compares
         if not (after.left or asks):
             return trial if coarse else after
-        rounded = columns.replayed(trial.column.tangent, rounded=True)
+        if asks and not coarse and self._turns(trial, columns, found):
+            return trial
+        if not after.left:
+            return trial if coarse else after
+        rounded = columns.replayed(trial.column.tangent, tolerance.coarsest)
         if rounded is None:
             return trial
-        wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
-        if not after.left:
-            turns = _unbounded(trial, wide)
-            stays = coarse or (turns and not _moves_as_replayed(columns, found, trial.column))
-            return trial if stays else after
+        wide = columns.comparisons(rounded, trial.block, trial.pushed, final=True)
         proved = []
         for one, other in zip(right, wide, strict=True):
             agrees = one.comparison.agrees & ~one.comparison.undecided
@@ -1518,6 +1546,19 @@ class ExactReplay(Stage):
         after = _without_residues(after)
         return trial if after.left else after
 
+    @staticmethod
+    def _turns(trial: Trial, columns: Columns, found: Column) -> bool:
+        """Returns whether rounding, also that of x, may turn a comparison of f, and f itself moves
+        as differences say.
+        """
+        tolerance = columns.tolerance
+        eps = max(tolerance.coarsest, tolerance.of_x)
+        rounded = columns.replayed(trial.column.tangent, eps)
+        if rounded is None:
+            return False
+        wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
+        return _unbounded(trial, wide) and not _moves_as_replayed(columns, found, trial.column, eps)
+
 
 def _refuted(trial: Trial, exact: Sequence[ModeComparison]) -> bool:
     """Returns whether what differences say of something that fails is not what a replay proves.
@@ -1531,7 +1572,7 @@ def _refuted(trial: Trial, exact: Sequence[ModeComparison]) -> bool:
     )
 
 
-def _moves_as_replayed(columns: Columns, replayed: Column, seen: Column) -> bool:
+def _moves_as_replayed(columns: Columns, replayed: Column, seen: Column, eps: float) -> bool:
     """Returns whether f moves as a replay says, and not as differences do, over the shortest step
     by which rounding lets the two be told apart.
 
@@ -1545,15 +1586,15 @@ def _moves_as_replayed(columns: Columns, replayed: Column, seen: Column) -> bool
     slopes = seen.estimate.value[:count]
     gap = replayed.estimate.value[:count] - slopes
     gap = np.where(np.isfinite(gap) & (np.abs(gap) > seen.estimate.error[:count]), gap, 0.0)
-    unit = base.coarsest_eps * base.magnitude(base.values)[:count]
+    unit = eps * base.magnitude(base.values)[:count]
     weights = gap / max(np.max(np.abs(gap)), np.finfo(float).tiny)
     told = float(weights @ gap)
     if not told > 0:
         return False
     shortest = TURN_UNITS * float(np.abs(weights) @ unit) / told
-    of_x = TURN_UNITS * base.coarsest_eps * float(norm(base.problem.origin * (v != 0)) / norm(v))
+    of_x = TURN_UNITS * eps * float(norm(base.problem.origin * (v != 0)) / norm(v))
     h = max(shortest, of_x)
-    if h > seen.tangent.length * relative_step(base.coarsest_eps):
+    if h > seen.tangent.length * relative_step(eps):
         return False
     for side in (-TURN_DISTANCE, TURN_DISTANCE):
         points = [base.problem.origin + (side + end) * h * v for end in (1, -1)]
