@@ -496,7 +496,8 @@ def with_jumps(
 
     No value is the derivative there. It takes six evaluations, which are made only where the error
     bar is too wide for rounding, and for outputs that may move in `stairs`, over which the slopes
-    of longer steps agree: these are looked at over shorter steps.
+    of longer steps agree. These are looked at over shorter steps, of which two say already that an
+    output is at no edge: it moves on both sides, or on none.
     """
     estimate, eps = found.estimate, base.coarsest_eps
     size, (value, error, moved) = base.magnitude(base.values), estimate.vectors()
@@ -506,14 +507,22 @@ def with_jumps(
     if found.step == 0 or not np.any(suspects):
         return found
     ratio = 2.0**-2 if eps > COARSE_EPS else 2.0**-8 if eps < NARROW_EPS else 2.0**-4
-    sides = []
-    for sign in (1.0, -1.0):
-        steps = [
-            sign * found.step * ratio**k for k in (range(3) if stairs is None else range(1, 4))
-        ]
-        points = (problem.clipped(problem.origin + step * found.vector) for step in steps)
-        values = [evaluate(problem, base, point, Purpose.JUMP) for point in points]
-        sides.append(np.array(values) - base.values)
+
+    def gone(sign: float, power: int) -> Vector:
+        step = sign * found.step * ratio**power
+        point = problem.clipped(problem.origin + step * found.vector)
+        return evaluate(problem, base, point, Purpose.JUMP) - base.values
+
+    powers = range(3) if stairs is None else range(1, 4)
+    shortest = [gone(sign, powers[-1]) for sign in (1.0, -1.0)]
+    if stairs is not None:
+        suspects = suspects & ((shortest[0] == 0) != (shortest[1] == 0))
+        if not np.any(suspects):
+            return found
+    sides = [
+        np.array([*(gone(sign, power) for power in powers[:-1]), last])
+        for sign, last in zip((1.0, -1.0), shortest, strict=True)
+    ]
     seen = suspects & jumps(sides[0], sides[1], eps * size + base.noise)
     if not seen.any():
         return found
