@@ -15,6 +15,7 @@ import copy
 import datetime
 import importlib
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -31,6 +32,7 @@ import traceback
 import unittest
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -74,10 +76,6 @@ class Part:
     needs: tuple[str, ...] = ()
     """Modules beyond those of adjudge and of the engine."""
 
-    def titled(self) -> str:
-        """Part and engine."""
-        return f"{self.name}, {self.engine}"
-
 
 PARTS = (
     Part("conformance", "cupy", 240),
@@ -89,8 +87,13 @@ PARTS = (
     Part("tests", "cupy", 240, ("pytest",)),
     Part("torch operators", "torch", 300),
     Part("jax operators", "jax", 300),
+    Part("mutants", "torch", 240),
+    Part("blame", "torch", 180),
+    Part("blame", "jax", 300),
 )
 """In order of importance: what time is left for is done."""
+TIMED = ("large",)
+"""Parts that measure time, and so run alone."""
 DRY = (Part("large", "numpy", 60), Part("tests", "numpy", 60, ("pytest",)), *PARTS)
 """What a dry run does, where the parts of CuPy cannot run."""
 
@@ -248,6 +251,41 @@ def jax_primitives(place: Place) -> Iterator[Item]:
         yield unit, partial(judged_case, unit)
 
 
+def torch_mutants(place: Place) -> Iterator[Item]:
+    """Operations of libraries, right and with the mistakes of `mutants.py`."""
+    torch = importlib.import_module("torch")
+    import mutants
+
+    torch.set_default_device(place.device)
+    cases, dtypes = mutants.prepare(), ("float32", "bfloat16", "float64")
+    units = [u for u in mutants.units() if u.startswith(dtypes) and u.split()[2] == "0"]
+    for unit in sample(units, place, 300):
+        yield unit, partial(judged_unit, cases, unit, ["adjudge"])
+
+
+def planted_rules(place: Place) -> Iterator[Item]:
+    """Programs with rules of their own: each mistake of one rule is named, and no right rule."""
+    if place.engine == "torch":
+        importlib.import_module("torch").set_default_device(place.device)
+    import blame
+
+    cases = [
+        (program, rule, mistake)
+        for program, rules in blame.programs.RULES.items()
+        for mistake in ("", *blame.programs.MISTAKES)
+        for rule in (rules if mistake else ("",))
+    ]
+
+    def named(program: Any, rule: str, mistake: str) -> dict[str, Any]:
+        found, accused, *_ = blame.blamed(place.engine, program, rule, mistake, 0)
+        told = "it is not named" if rule and not found else "another rule is accused"
+        return {"ok": not accused and found == bool(rule), "text": told}
+
+    drawn = random.Random(0).sample(cases, 4 if place.small else len(cases))  # noqa: S311
+    for program, rule, mistake in drawn:
+        yield f"{program.__name__} {rule} {mistake}", partial(named, program, rule, mistake)
+
+
 def sample(names: Sequence[str], place: Place, most: int) -> list[str]:
     """A sample in random order, so that what is done before time is up is a sample as well."""
     return random.Random(0).sample(names, min(4 if place.small else most, len(names)))  # noqa: S311
@@ -280,6 +318,8 @@ ITEMS: dict[str, Callable[[Place], Iterator[Item]]] = {
     "tests": own_tests,
     "torch operators": torch_operators,
     "jax operators": jax_primitives,
+    "mutants": torch_mutants,
+    "blame": planted_rules,
     "large": large,
 }
 
@@ -445,22 +485,38 @@ def without(part: Part, device: str, status: str, reason: str) -> dict[str, Any]
 
 
 def run_all(asked: argparse.Namespace, env: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Every part in turn, while there is time; what is not run says why."""
+    """Every part, while there is time, first those that need not be alone; what is not run says
+    why.
+    """
     end = time.time() + 60 * asked.minutes
     parts = [p for p in (DRY if asked.dry_run else PARTS) if p.engine in (*asked.engines, "numpy")]
-    for part in [p for p in parts if not asked.parts or p.name in asked.parts]:
+    parts = [p for p in parts if not asked.parts or p.name in asked.parts]
+    alone = [p for p in parts if p.name in TIMED]
+    together = [p for p in parts if p not in alone] if asked.at_once > 1 else []
+    # What is timed needs its share of the time behind the others
+    rest = end - sum(min(p.seconds, 60 * asked.minutes / len(parts)) for p in alone)
+
+    def ran(part: Part, end: float) -> dict[str, Any]:
         # the kernels of CuPy have no CPU to run on
         gpu = part.engine == "cupy" or not (asked.dry_run or part.engine == "numpy")
         device = "cuda:0" if gpu else "cpu"
         left = end - time.time()
         if left < LEAST:
-            done = without(part, device, "not run", f"{asked.minutes:g} minutes were over")
-        else:
-            seconds = min(part.seconds, left)
-            done = run_part(part, device, small=asked.dry_run, seconds=seconds, env=env)
-        told = " ".join(f"{k} {v}" for k, v in done["summary"].items() if isinstance(v, int))
-        print(f"{part.titled()} on {device}: {done['status']} {done['reason']} {told}", flush=True)
-        yield done
+            return without(part, device, "not run", f"{asked.minutes:g} minutes were over")
+        seconds = min(part.seconds, left)
+        return run_part(part, device, small=asked.dry_run, seconds=seconds, env=env)
+
+    with ThreadPoolExecutor(asked.at_once) as pool:
+        running = [pool.submit(ran, part, rest) for part in together]
+        answers = itertools.chain(
+            (done.result() for done in as_completed(running)),
+            (ran(part, end) for part in parts if part not in together),
+        )
+        for done in answers:
+            told = " ".join(f"{k} {v}" for k, v in done["summary"].items() if isinstance(v, int))
+            what = f"{done['name']}, {done['engine']} on {done['device']}: {done['status']}"
+            print(f"{what} {done['reason']} {told}", flush=True)
+            yield done
 
 
 def summary(part: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -483,7 +539,7 @@ def summary(part: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         counts = {key: sum(row.get(key, 0) for row in rows) for key in ("passed", "skipped")}
         failed = sum(row.get("failed", 1) for row in rows)  # without counts: the process died
         return found | counts | {"failed": failed, "skips": dict(skips)}
-    if part.endswith("operators"):
+    if part.endswith(("operators", "mutants")):
         judged = [Row(**row) for one in rows for row in one.get("rows", ())]
         alarm = ("adjudge", RIGHT, ORDINARY, "FAIL")
         alarms = sum((r.judge, r.plant, r.kind, r.verdict) == alarm for r in judged)
@@ -627,6 +683,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--engines", type=lambda text: text.split(","), default=list(ENGINES))
     parser.add_argument("--parts", nargs="+", choices=sorted({p.name for p in PARTS}))
     parser.add_argument("--minutes", type=float, default=20.0, help="for all parts together")
+    parser.add_argument("--at-once", type=int, default=1, help="parts that run side by side")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
     parser.add_argument("--commit", help="the commit that this is, where git does not say it")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, in little")

@@ -152,7 +152,8 @@ def prepared(problem: Problem) -> tuple[str, dict[str, str]]:
     leaves = tuple(a.clone().requires_grad_() if is_input(a) else a for a in x)
     y = several(exact.forward(*leaves))
     generator = torch.Generator().manual_seed(problem.seed)
-    w = tuple(torch.randn(a.shape, dtype=a.dtype, generator=generator) for a in y)
+    drawn = [torch.randn(a.shape, dtype=a.dtype, generator=generator, device="cpu") for a in y]
+    w = tuple(one.to(a.device) for one, a in zip(drawn, y, strict=True))
     true = torch.autograd.grad(y, [a for a in leaves if is_input(a)], w)
     y = tuple(a.detach() for a in y)
     if not max(float(t.norm()) for t in true) > 1e-9:
