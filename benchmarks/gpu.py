@@ -168,6 +168,8 @@ def conformance(place: Place) -> Iterator[Item]:
     from adjudge.conformance import checks
 
     def draw() -> object:
+        if place.engine == "cupy":
+            return importlib.import_module("cupy").random.rand(1)
         torch = importlib.import_module("torch")
         return torch.rand(1), torch.rand(1, device=place.device)
 
@@ -207,7 +209,11 @@ def tested(path: Path) -> dict[str, Any]:
     """The counts of pytest on one file, the reasons for what it skipped, and what failed."""
     command = [sys.executable, "-m", "pytest", "-q", "-rsfE", "--tb=line", "-p", "no:cacheprovider"]
     done = subprocess.run(  # noqa: S603  this interpreter
-        [*command, "--rootdir", str(ROOT), str(path)], capture_output=True, text=True, check=False
+        [*command, "--rootdir", str(ROOT), str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "400"},  # the reason behind the name of what failed
     )
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     absent = re.search(r"ModuleNotFoundError: (.*)", done.stdout)

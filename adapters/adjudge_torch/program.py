@@ -184,9 +184,9 @@ def _moved(name: str) -> Translation:
     """Returns the translation of an operation that only moves, chooses and repeats entries: it is
     run on the numbers of the entries. Zeros that it adds are numbered 0.
     """
-    function = getattr(aten, name)
 
     def translate(record: Recorder, out: Any, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(aten, name)  # not before: each release lacks some of these operations
         call_tree: Any = (args, kwargs)
         leaves, spec = optree.tree_flatten(call_tree, none_is_leaf=True)
         if (name == "put" and kwargs.get("accumulate")) or (
@@ -376,9 +376,9 @@ def _linear(name: str, count: int = 1) -> Translation:
     """Returns the translation of an operation that is linear in its first tensor: its matrix is
     read off from the unit vectors.
     """
-    function = getattr(aten, name)
 
     def translate(record: Recorder, out: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(aten, name)
         if any(record.knows(one) for one in tensors_in((args, kwargs))):
             return Untranslated("it depends on another operand")
         results = optree.tree_leaves(out)

@@ -1,5 +1,6 @@
 """What PyTorch does at a point in the vocabulary that engines share, and its replay in balls."""
 
+import subprocess
 import sys
 
 import mpmath
@@ -18,6 +19,22 @@ from adjudge.estimate import enclosure_of  # noqa: E402
 from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay  # noqa: E402
 from adjudge.suites import read_run  # noqa: E402
 from adjudge_torch import program as table  # noqa: E402
+
+WITHOUT_OPERATIONS = """
+import torch
+from torch._ops import _OpNamespace
+def absent(self, name): raise AttributeError(name)
+_OpNamespace.__getattr__ = absent
+import adjudge_torch
+"""
+
+
+def test_the_adapter_needs_no_operation_that_a_release_may_lack_to_be_imported():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_OPERATIONS], capture_output=True, text=True, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
 
 
 def program(f, *x):

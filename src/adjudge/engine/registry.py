@@ -204,8 +204,13 @@ def expand(node: object) -> Expansion | None:
     if node is None or isinstance(node, bool | int | float | complex | str | bytes):
         return None
     for entry in entries():
-        imported = sys.modules.get(entry.root) is not None  # None: its import is blocked
-        if imported and _expands(entry):
+        if sys.modules.get(entry.root) is None:  # None: its import is blocked
+            continue
+        expands = _expands(entry)
+        if isinstance(expands, Exception):
+            if _entries_of(type(node).__mro__, (entry,)):
+                raise expands
+        elif expands:
             expansion = _loaded(entry).arrays.expand(node)
             if expansion is not None:
                 return expansion
@@ -213,9 +218,15 @@ def expand(node: object) -> Expansion | None:
 
 
 @cache
-def _expands(entry: Entry) -> bool:
-    """Returns whether the framework has containers that only it knows, as few have."""
-    return type(_loaded(entry).arrays).expand is not ArrayOperations.expand
+def _expands(entry: Entry) -> bool | BackendNotInstalledError:
+    """Returns whether the framework has containers that only it knows, as few have, or why its
+    adapter cannot be imported. That ends the checks of its own objects alone: without this it ended
+    those of each other engine in the same process.
+    """
+    try:
+        return type(_loaded(entry).arrays).expand is not ArrayOperations.expand
+    except BackendNotInstalledError as error:
+        return error
 
 
 def functional_of(f: object) -> Functional | None:

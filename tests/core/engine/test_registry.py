@@ -95,6 +95,18 @@ def test_an_adapter_that_fails_to_import_shows_its_own_error(register, tmp_path,
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_a_broken_adapter_ends_the_checks_of_its_own_objects_alone(register, tmp_path, monkeypatch):
+    (tmp_path / "broken_adapter.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module(monkeypatch, "nowhere")
+    register(nowhere="broken_adapter:Backend")
+
+    assert gradcheck(RULE, X)
+    for theirs in (Foreign(), [X, Foreign()]):
+        with pytest.raises(BackendNotInstalledError, match="broken_adapter:Backend"):
+            gradcheck(RULE, theirs)
+
+
 def test_an_adapter_whose_own_import_is_missing_is_broken_and_not_uninstalled(register):
     register(nowhere="no_such_adapter_module:Backend")
 
