@@ -499,8 +499,9 @@ def run_all(asked: argparse.Namespace, env: dict[str, str]) -> Iterator[dict[str
     parts = [p for p in parts if not asked.parts or p.name in asked.parts]
     alone = [p for p in parts if p.name in TIMED]
     together = [p for p in parts if p not in alone] if asked.at_once > 1 else []
-    # What is timed needs its share of the time behind the others
-    rest = end - sum(min(p.seconds, 60 * asked.minutes / len(parts)) for p in alone)
+    # What is timed has its share of the time behind the others
+    share = 60 * asked.minutes / max(len(parts), 1)
+    rest = end - sum(min(part.seconds, share) for part in alone)
 
     def ran(part: Part, end: float) -> dict[str, Any]:
         # the kernels of CuPy have no CPU to run on
@@ -516,7 +517,11 @@ def run_all(asked: argparse.Namespace, env: dict[str, str]) -> Iterator[dict[str
         running = [pool.submit(ran, part, rest) for part in together]
         answers = itertools.chain(
             (done.result() for done in as_completed(running)),
-            (ran(part, end) for part in parts if part not in together),
+            (
+                ran(part, min(end, time.time() + share) if together else end)
+                for part in parts
+                if part not in together
+            ),
         )
         for done in answers:
             told = " ".join(f"{k} {v}" for k, v in done["summary"].items() if isinstance(v, int))

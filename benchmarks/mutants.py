@@ -119,7 +119,8 @@ class Problem:
             def backward(ctx: Any, *w: torch.Tensor) -> Any:
                 saved = ctx.saved_tensors
                 x, y = saved[: len(point)], saved[len(point) :]
-                found = iter(problem.backward(mistake, w, y, x))
+                with torch.device(x[0].device):  # a GPU's passes run in a thread of its own
+                    found = iter(problem.backward(mistake, w, y, x))
                 return tuple(next(found) if is_input(a) else None for a in x)
 
         def f(*inputs: torch.Tensor) -> Any:

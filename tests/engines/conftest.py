@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -35,7 +36,9 @@ def library(request):
         # PyLops looks for CuPy's CUDA libraries where CuPy is installed, with or without a GPU
         os.environ.setdefault("CUPY_PYLOPS", "0")
     try:
-        return importlib.import_module(name)
+        with warnings.catch_warnings():  # of what it is built on, which is no failure of a test
+            warnings.simplefilter("ignore")
+            return importlib.import_module(name)
     except ImportError as error:
         pytest.skip(f"{name} is absent ({error}): pip install -c constraints.txt -e '.[engines]'")
 
