@@ -197,10 +197,8 @@ class Walk:
         called = params.get("jaxpr", params.get("call_jaxpr", params.get("fun_jaxpr")))
         if name in ONE_STEP or (name in CUSTOM and not self.into_custom):
             return None
-        if isinstance(called, jex.Jaxpr):  # rematerialised
-            called = jex.ClosedJaxpr(called, [])
-        if isinstance(called, jex.ClosedJaxpr):
-            return self.through(called, operands, place, scope)
+        if isinstance(called, jex.Jaxpr | jex.ClosedJaxpr):
+            return self.through(_closed(called), operands, place, scope)
         return None
 
     def _step(
@@ -223,7 +221,8 @@ class Walk:
     def _scan(
         self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
     ) -> list[Known]:
-        constants, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
+        constants, carries = _counts_of_scan(params, operands)
+        carried = constants + carries
         carry, stacked = list(operands[constants:carried]), operands[carried:]
         order: Sequence[int] = range(params["length"])
         rows: dict[int, list[Known]] = {}
@@ -234,7 +233,7 @@ class Walk:
             slices = [self._row(one, k, place, scope) for one in stacked]
             inputs = [*operands[:constants], *carry, *slices]
             results = self.through(params["jaxpr"], inputs, place, scope)
-            carry, rows[k] = results[: params["num_carry"]], results[params["num_carry"] :]
+            carry, rows[k] = results[:carries], results[carries:]
             self._within_limit(start, params["length"] / len(rows))
         columns = zip(*(rows[k] for k in order), strict=True) if order else ()
         return [*carry, *(self._stacked(column, place, scope) for column in columns)]
@@ -261,8 +260,8 @@ class Walk:
         self, equation: Any, operands: Atoms, place: Place, scope: str
     ) -> list[Known]:
         params = equation.params
-        length, first = params["length"], params["num_consts"]
-        carried = first + params["num_carry"]
+        length, (first, carries) = params["length"], _counts_of_scan(params, operands)
+        carried = first + carries
         stacked = operands[carried:]
 
         def one(k: int, carry: Atoms) -> tuple[Sequence[Known], Sequence[Known]]:
@@ -271,7 +270,7 @@ class Walk:
             results = self.through(
                 params["jaxpr"], [*operands[:first], *carry, *slices], place, scope
             )
-            return results[: params["num_carry"]], results[params["num_carry"] :]
+            return results[:carries], results[carries:]
 
         def some(k: int, stop: int, carry: Atoms) -> tuple[Sequence[Known], Sequence[Known]]:
             rows = (length - stop, length - k) if params["reverse"] else (k, stop)
@@ -283,7 +282,7 @@ class Walk:
 
             given = [*operands[:first], *carry, *slices]
             results = self._part(equation, run, stop - k, given, place, scope)
-            return results[: params["num_carry"]], results[params["num_carry"] :]
+            return results[:carries], results[carries:]
 
         carry, parts = self._in_parts(_Loop(length, one, some), operands[first:carried])
         ordered = parts[::-1] if params["reverse"] else parts
@@ -617,7 +616,7 @@ def _wide_parameter(value: Any) -> Any:
         return _wide_dtype(value)
     given: list[Any] = [one.aval for one in value.invars]
     like = [jax.ShapeDtypeStruct(one.shape, _wide_dtype(one.dtype)) for one in given]
-    return jax.make_jaxpr(jex.jaxpr_as_fun(jex.ClosedJaxpr(value, [])))(*like).jaxpr
+    return jax.make_jaxpr(jex.jaxpr_as_fun(_closed(value)))(*like).jaxpr
 
 
 @dataclass(frozen=True)
@@ -683,6 +682,23 @@ def past_casts(
 
     reverse.defvjp(lambda x: (reverse(x), x), lambda x, w: (run(pulled, (*x, *w)),))
     return PastCasts(reverse, forward)
+
+
+def _closed(trace: Any) -> Any:
+    """Returns a trace with its constants: before JAX 0.11 that is another class, and a trace that
+    has none inside of an equation, that of what is rematerialised for one, is of the plain one.
+    """
+    return trace if isinstance(trace, jex.ClosedJaxpr) else jex.ClosedJaxpr(trace, [])
+
+
+def _counts_of_scan(params: Mapping[str, Any], operands: Atoms) -> tuple[int, int]:
+    """Returns how many of the operands of a `scan` are constants, and how many are carried along:
+    from JAX 0.11 on a tree of the operands says so.
+    """
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carry, _ = params["ft_in"].update(operands).unpack()
+    return len(list(constants)), len(list(carry))
 
 
 def _about(equation: Any) -> dict[str, Any]:

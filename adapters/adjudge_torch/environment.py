@@ -40,6 +40,12 @@ def default_device() -> torch.device | None:
     return None if context is None else context.device
 
 
+def _set_default_device(device: torch.device | None) -> None:
+    torch.set_default_device(device)
+    if device is None:  # else `torch.get_default_device` of PyTorch 2.6 fails from then on
+        del torch._GLOBAL_DEVICE_CONTEXT.device_context
+
+
 def _set_anomaly_mode(on: bool) -> None:
     torch.set_anomaly_enabled(on, torch.is_anomaly_check_nan_enabled())
 
@@ -78,7 +84,7 @@ _AUTOCAST = (
 
 _DEFAULTS = (
     Setting(torch.get_default_dtype, torch.set_default_dtype),
-    Setting(default_device, torch.set_default_device),
+    Setting(default_device, _set_default_device),
     Setting(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
     Setting(torch.get_num_threads, torch.set_num_threads),
     Setting(torch.is_anomaly_enabled, _set_anomaly_mode),

@@ -76,11 +76,15 @@ def test_dropout_is_judged_and_the_random_state_of_the_gpu_stays(seed):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_by_fused_kernels_passes(dtype, causal):
+@pytest.mark.parametrize("kernel", ["FLASH_ATTENTION", "EFFICIENT_ATTENTION"])
+def test_attention_by_fused_kernels_passes(dtype, causal, kernel):
+    attention_of = torch.nn.attention
+    kernels = [getattr(attention_of.SDPBackend, kernel), attention_of.SDPBackend.MATH]
     q, k, v = (normal(2, 4, 16, 32, dtype=dtype) for _ in range(3))
 
     def attention(q, k, v):
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        with attention_of.sdpa_kernel(kernels, set_priority=True):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     for seed in SEEDS:
         assert judged(attention, (q, k, v), seed) is not Verdict.FAIL

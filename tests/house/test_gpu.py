@@ -47,9 +47,12 @@ def run(*arguments, flags=(), **environment):
 # ---------------------------------------------------------------- the file and the page
 
 
-def test_the_page_says_that_nothing_has_run(module):
+def test_the_page_is_that_of_the_last_run(module):
+    run = json.loads((ROOT / "benchmarks" / "data" / "gpu.json").read_text(encoding="utf-8"))
+
     assert "\ngpu\n" in (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert "It has not run on a GPU yet." in PAGE
+    assert module("gpu").problems(run) == []
+    assert module("gpu").page(run) == PAGE
     assert module("gpu").COMMAND in PAGE
 
 
