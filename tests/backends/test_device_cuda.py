@@ -159,8 +159,8 @@ def test_a_spot_check_of_a_training_loop_names_the_rule_and_leaves_the_gradients
         return layer.weight.grad.clone()
 
     alone = gradient()
-    with adjudge.spotcheck(share=0.5, seed=0) as watch:
-        watched = [gradient() for _ in range(1000)]
+    with adjudge.spotcheck(share=1, seed=0) as watch:
+        watched = [gradient() for _ in range(5)]
 
     assert all(torch.equal(alone, one) for one in watched)
     assert watch.report.verdict is Verdict.FAIL

@@ -29,7 +29,7 @@ def clock():
 @pytest.fixture
 def watching(clock):
     """A spot check that has time for every call."""
-    return partial(adjudge.spotcheck, share=1.0, seed=0, clock=clock)
+    return partial(adjudge.spotcheck, share=0.99, seed=0, clock=clock)
 
 
 @pytest.fixture(autouse=True)
@@ -121,6 +121,21 @@ class Interrupted(Exception):
 
 def same(one, two):
     return [np.asarray(a).tobytes() for a in one] == [np.asarray(b).tobytes() for b in two]
+
+
+@pytest.mark.parametrize(("share", "all_of_them"), [(1, True), (0.99, False)])
+def test_a_share_of_one_judges_every_call_of_a_loop_that_takes_no_time(norm, share, all_of_them):
+    torch = importlib.import_module("torch")
+    x, weight = torch.randn(3, 6, dtype=torch.float64), torch.ones(6, dtype=torch.float64)
+
+    with adjudge.spotcheck(share=share, seed=0, clock=lambda: 0.0) as watch:
+        for factor in (0.1, 1.0, 30.0):
+            norm.apply(factor * x.requires_grad_(), weight).sum().backward()
+
+    (rule,) = watch.report.rules
+    assert rule.calls == 3
+    assert rule.judged == (3 if all_of_them else 0)
+    assert (watch.report.verdict is Verdict.FAIL) is all_of_them
 
 
 def test_a_branch_that_only_real_data_takes_is_found(torch, norm, train, watching):

@@ -198,7 +198,8 @@ def spotcheck(
 
     Args:
         share: The part of the time that it may take, above 0 and up to 1. A call is judged once the
-            time for it has been saved up, and given up where it takes longer.
+            time for it has been saved up, and given up where it takes longer. With 1 every call is
+            judged, however long that takes: for tests and short loops.
         seed: Of the sample and of the probes; by default a fresh one.
         every: Whether calls of rules that are part of the engine are judged, too. In PyTorch those
             within calls of modules are.
@@ -341,6 +342,8 @@ class _Sampler(Watcher):
 
     def _at_hand(self) -> float:
         watch = self.watch
+        if watch.share == 1:  # all of the time: there is none to save up
+            return math.inf
         return watch.share * (watch.clock() - watch.start) - watch.spent
 
     def ready(self) -> bool:
@@ -370,7 +373,7 @@ class _Sampler(Watcher):
                 return False
         if at_hand < self._needs.get(rule, FIRST_SECONDS):
             return False
-        if rule in self._needs:
+        if rule in self._needs and self.watch.share < 1:
             if self._skip is None:
                 self._skip = int(self._random.integers(self._since))
             if self._skip:
