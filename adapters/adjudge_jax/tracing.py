@@ -711,7 +711,7 @@ def _about(equation: Any) -> dict[str, Any]:
     function, where = _source(traced.jaxpr)
     backward = "bwd" in params
     rule, at = _source(params["bwd"] if backward else params.get("jvp_jaxpr_fun"))
-    own = _called_by(traced.jaxpr, function, where)
+    own = _called_by(traced.jaxpr, where)
     if own is not None:
         (function, where), rule, at = own, "", UNKNOWN
     if at.file.startswith(ENGINE):  # `defjvps`, which holds a function for each operand
@@ -778,17 +778,18 @@ def _source(traced: Any) -> tuple[str, Place]:
     return (code.co_name, Place(code.co_filename, code.co_firstlineno)) if code else (name, UNKNOWN)
 
 
-def _called_by(jaxpr: Any, name: str, where: Place) -> tuple[str, Place] | None:
-    """Returns the function of the user that a function of JAX calls, with the line in which it
-    computes first; `None` where there is none. `jax.custom_gradient` wraps one in its own.
+def _called_by(jaxpr: Any, where: Place) -> tuple[str, Place] | None:
+    """Returns the function of the user that a function of JAX, defined in the file of `where`,
+    calls, with the line in which it computes first; `None` where there is none.
+    `jax.custom_gradient` wraps one in its own.
     """
     for equation in jaxpr.eqns if where.file.startswith(ENGINE) else ():
         inside = None
         for frame in equation.source_info.traceback.frames:
-            function = frame.function_name.rpartition(".")[2]
-            if (function, frame.file_name) == (name, where.file):
+            if inside is not None and frame.file_name == where.file:
                 return inside
             if place_of([(frame.file_name, frame.line_num)], ENGINE).file:
+                function = frame.function_name.rpartition(".")[2]
                 inside = function, Place(frame.file_name, frame.line_num)
     return None
 
