@@ -24,6 +24,7 @@ def _double():
         yield
 
 
+FROM_0_11 = jax.__version_info__ >= (0, 11)
 RNG = np.random.default_rng(0)
 LINE, SQUARE = RNG.normal(size=4), RNG.normal(size=(3, 3))
 COMPLEX = SQUARE + 1j * RNG.normal(size=(3, 3))
@@ -335,7 +336,7 @@ def test_a_continued_fraction_is_replayed_to_its_end():
 
 
 def test_a_cholesky_factor_is_that_of_the_triangle_that_is_read():
-    """The primitive's derivative is that of the symmetric part, and so it fails."""
+    """Before JAX 0.11 the primitive's derivative is that of the symmetric part, and so it fails."""
     a = jnp.array([[2.0, 0.3], [0.3, 1.5]])
     lower = jnp.array([[0.0, 0.0], [1.0, 0.0]])
 
@@ -352,7 +353,7 @@ def test_a_cholesky_factor_is_that_of_the_triangle_that_is_read():
     np.testing.assert_allclose(slopes["lower"], both.ravel(), rtol=1e-8)
     assert not any(slopes["upper"])
     report = adjudge.examine(f, a, reference="exact", seed=0)
-    assert report.verdict is Verdict.FAIL
+    assert report.verdict is (Verdict.PASS if FROM_0_11 else Verdict.FAIL)
     right = adjudge.examine(lax.linalg.cholesky, a, reference="exact", seed=0)
     assert right.verdict is Verdict.PASS, str(right)
     assert right.certified
@@ -384,6 +385,7 @@ def test_a_mask_of_unknown_length_cannot_be_translated():
     assert "boolean" in str(report)
 
 
+@pytest.mark.skipif(FROM_0_11, reason="JAX orders no complex numbers any more")
 def test_what_orders_complex_numbers_is_left_open():
     z = jnp.array([0.3 + 1j, 0.7 - 0.2j])
     report = adjudge.examine(jax.nn.log_softmax, z, reference="exact", seed=0)
