@@ -35,6 +35,7 @@ from adjudge.engine import (
     Watcher,
     restored,
 )
+from adjudge.errors import Catching, Source, running
 from adjudge_jax.recording import compilations, equations_of, recording
 from adjudge_jax.tracing import PastCasts, moved_by_rounding, past_casts, trace
 from adjudge_jax.translation import program
@@ -58,6 +59,18 @@ COARSE = {
     "TF32_": EPS["tf32"],
 }
 """The spacing at 1 of what other presets round factors to, by how their names begin."""
+
+PRODUCTS = frozenset(
+    (
+        *("dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated"),
+        *("cholesky", "cholesky_update", "eig", "eigh", "geqrf", "geqp3", "hessenberg", "fft"),
+        *("householder_product", "lu", "ormqr", "qr", "schur", "svd", "triangular_solve"),
+        *("tridiagonal", "tridiagonal_solve", "pallas_call", "custom_partitioning", "ffi_call"),
+        *("pure_callback", "io_callback", "custom_vjp_call_jaxpr", "xla_metadata_call"),
+    )
+)
+"""Primitives that compute products, or may: factorisations and transforms do on some devices, and
+of code that JAX does not see nothing is known. The list is ours."""
 
 NEEDS_NUMBERS = (jax.errors.JAXTypeError, jax.errors.JAXIndexError)
 """What JAX raises where a function reads the numbers of its arrays, or indexes with a mask."""
@@ -273,6 +286,16 @@ class JaxEnvironment(Environment):
         on_gpu = next(iter(array.devices())).platform == "gpu"
         fixed = not on_gpu or _flag(DETERMINISTIC) in ("true", "1")
         return "" if fixed else f"XLA_FLAGS={DETERMINISTIC}=true"
+
+    def computes_products(self, f: FlatFunction, x: Arrays) -> bool:
+        def derivative(*leaves: Array) -> Any:
+            y, pull = jax.vjp(lambda *leaves: f(leaves), *leaves)
+            return y, pull(tuple(jnp.ones_like(one) for one in y))
+
+        with Catching(), running(Source.FUNCTION):  # of what cannot be traced nothing is known
+            traced = jax.make_jaxpr(derivative)(*x)
+            return any(each.primitive.name in PRODUCTS for each in equations_of(traced.jaxpr))
+        return True
 
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
         try:

@@ -1,11 +1,14 @@
 """JAX's settings of precision and of repeatability: named, allowed for, and as before."""
 
+import importlib
 from contextlib import suppress
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import adjudge
+from adjudge import Verdict
 
 with suppress(ImportError):  # absent: every test here is skipped by its mark
     import jax
@@ -107,3 +110,60 @@ def test_a_setting_that_the_function_makes_is_put_back(name, raises):
     jax.config.update(name, before)
 
     assert before == after
+
+
+# ---------------------------------------------------------------- functions without products
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Products in TF32 on the CPU, as JAX has them on a GPU; what is computed stays exact."""
+    monkeypatch.setitem(importlib.import_module("adjudge_jax.backend").ACCELERATED_EPS, "cpu", 1e-3)
+
+
+def with_rule(vjp):
+    rule = jax.custom_vjp(jnp.sin)
+    rule.defvjp(lambda x: (jnp.sin(x), x), lambda x, w: (vjp(x, w),))
+    return lambda x: rule(x)
+
+
+@pytest.mark.usefixtures("coarse")
+def test_a_function_without_products_is_judged_as_exactly_as_its_dtype():
+    x = jnp.linspace(0.5, 2.0, 5)
+    wrong = with_rule(lambda x, w: 1.001 * w * jnp.cos(x))
+
+    for seed in range(10):
+        report = adjudge.examine(jnp.sin, x, seed=seed)
+        assert report.verdict is Verdict.PASS
+        assert "IMPRECISE" not in str(report)
+        # natively, by tolerances that are given
+        assert adjudge.examine(jnp.sin, x, seed=seed, atol=1e-5, rtol=0.0)
+        report = adjudge.examine(wrong, x, seed=seed, atol=1e-5, rtol=0.0)
+        assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.usefixtures("coarse")
+def test_products_count_wherever_they_are():
+    x = jnp.linspace(0.5, 2.0, 5)
+    functions = {
+        "in the function": lambda x: jnp.eye(5) @ jnp.sin(x),
+        "in a branch": lambda x: jax.lax.cond(x[0] < 1, lambda x: x @ x, jnp.sum, x),
+        "in the rule alone": with_rule(lambda x, w: (jnp.eye(5) * jnp.cos(x)) @ w),
+        "where nobody sees": lambda x: jax.pure_callback(np.sin, x, x) * 0 + x,
+    }
+
+    for name, f in functions.items():
+        assert "IMPRECISE" in str(adjudge.examine(f, x, seed=0)), name
+
+
+@pytest.mark.usefixtures("coarse")
+def test_one_engine_of_several_is_accused_where_no_products_are_computed():
+    wrong = with_rule(lambda x, w: 1.001 * w * jnp.cos(x))
+    torch, autograd = (pytest.importorskip(name) for name in ("torch", "autograd.numpy"))
+    x = np.linspace(0.5, 2.0, 5, dtype=np.float32)
+    functions = {"jax": wrong, "torch": torch.sin, "autograd": autograd.sin}
+
+    report = adjudge.crosscheck(functions, (x,), [*functions], seed=0, raise_exception=False)
+
+    assert report.verdict is Verdict.FAIL
+    assert {one.accused for one in report.divergences} == {("jax",)}

@@ -330,7 +330,7 @@ def _coarse(problem: Problem, asked: bool) -> Iterator[Finding]:
     so. A setting that concerns some operations alone is noted only where `asked`.
     """
     backend = problem.backend
-    setting_of = backend.environment.precision
+    setting_of = backend.precision
     for leaf, array in zip(problem.X.leaves, problem.x, strict=True):
         if (coarsest := setting_of(array).result_eps) > backend.arrays.eps(array):
             detail: Detail = CoarseResults(leaf.info.dtype, coarsest)

@@ -13,7 +13,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -396,6 +396,12 @@ class Environment:
         """
         return ""
 
+    def computes_products(self, f: FlatFunction, x: Arrays) -> bool:
+        """Returns whether `f` or its derivative at `x` may contain products of the kind whose
+        factors `precision` says are rounded, as where that is not known.
+        """
+        return True
+
     def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
         """Returns the spacing at 1 of the narrowest dtype that `f` computes with at `x`, or 0.
 
@@ -650,9 +656,19 @@ class AutodiffBackend(ABC):
         """Returns whether the user marked `leaf` for differentiation; `None` where nobody can."""
         return None
 
+    no_products: bool = False
+    """Whether what is judged is known to compute no products: then it does not matter what their
+    factors are rounded to."""
+
+    def precision(self, array: Array) -> Precision:
+        """Returns how exactly the engine computes with `array` what is judged."""
+        found = self.environment.precision(array)
+        coarse = self.no_products and found.product_eps
+        return replace(found, product_eps=0.0, setting="") if coarse else found
+
     def effective_eps(self, array: Array) -> float:
         """Returns the spacing at 1 of arithmetic on `array`: that of the dtype or a coarser one."""
-        precision = self.environment.precision(array)
+        precision = self.precision(array)
         return max(self.arrays.eps(array), precision.product_eps, precision.result_eps)
 
     # ---------------------------------------------------------------- refusals
@@ -703,9 +719,13 @@ def replaced(
     *,
     arrays: ArrayOperations | None = None,
     environment: Environment | None = None,
+    no_products: bool | None = None,
 ) -> Backend:
-    """Returns a copy of `backend` with other arrays or another environment."""
+    """Returns a copy of `backend` with other arrays or another environment, or for what is known to
+    compute no products.
+    """
     changed = copy.copy(backend)
+    changed.no_products = backend.no_products if no_products is None else no_products
     changed.arrays = arrays or backend.arrays
     changed.environment = environment or backend.environment
     return changed
@@ -718,6 +738,7 @@ class OtherDerivatives(AutodiffBackend):
         """`inner` is the engine whose arrays and environment are used."""
         self.inner, self.name = inner, inner.name
         self.arrays, self.environment = inner.arrays, inner.environment
+        self.no_products = inner.no_products
 
     @property
     def xp(self) -> Any:

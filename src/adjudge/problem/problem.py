@@ -34,6 +34,7 @@ from adjudge.engine import (
     HandBackend,
     MaybeArrays,
     Program,
+    replaced,
 )
 from adjudge.errors import (
     InputError,
@@ -243,12 +244,26 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions, outputs)
     problem = user.at(arguments)
+    if not isinstance(function, ByHand) and _computes_no_products(problem):
+        arguments = replace(arguments, backend=replaced(arguments.backend, no_products=True))
+        problem = user.at(arguments)
     # Without leaves of its own, what f closes over may be narrow.
     wide = all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x)
     if problem.x and (problem.X.double or wide):
         return replace(problem, anew=partial(user.at, arguments))
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, widened=lambda to: user.at(arguments.widened(to), given=given))
+
+
+def _computes_no_products(problem: Problem) -> bool:
+    """Returns whether products of the engine are coarser than the dtypes at x, and f is known to
+    compute none. Else every function of float32 would be judged as exactly as products in TF32.
+    """
+    environment = problem.backend.environment
+    if not any(environment.precision(leaf).product_eps for leaf in problem.x):
+        return False
+    with environment.isolation(problem.x):
+        return not environment.computes_products(problem.function, problem.point())
 
 
 @dataclass(frozen=True)

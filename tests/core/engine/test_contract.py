@@ -88,9 +88,9 @@ def test_a_wrapper_passes_every_derivative_on():
     given = {"self", "inner", "name", "arrays", "environment", "xp", "owns"}
     refusals = {"refusals", "refusing", "refuse"}
     of_the_way = {"way", "ways", "compiled_way", "usually_compiled", *refusals}
-    derived = {"lacks", "effective_eps"}
+    derived = {"lacks", "precision", "effective_eps"}
     # in constructors, and by other derivatives
-    taken_over = {"program", "differentiates_numbers", "recorded_unasked"}
+    taken_over = {"program", "differentiates_numbers", "recorded_unasked", "no_products"}
 
     members = {name for name in vars(AutodiffBackend) if not name.startswith("_")}
 
@@ -104,7 +104,7 @@ HANDED_ON = [name for name, value in vars(WrappedBackend).items() if callable(va
 def test_a_wrapper_asks_what_it_wraps(name):
     inner = SimpleNamespace(
         name="inner", arrays=None, environment=None,
-        differentiates_numbers=False, recorded_unasked=True,
+        differentiates_numbers=False, recorded_unasked=True, no_products=False,
         **{name: lambda *given: (name, given)},
     )  # fmt: skip
     wrapper = WrappedBackend(inner)
