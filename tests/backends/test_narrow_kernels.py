@@ -4,9 +4,12 @@ import math
 from functools import partial
 
 import pytest
-import torch
+from frameworks import torch
 
 from adjudge import Status, Verdict, examine
+
+if torch is None:
+    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
 
 SEEDS = range(10)
 

@@ -2,19 +2,20 @@
 
 import re
 import warnings
-from contextlib import suppress
 
 import pytest
+from frameworks import adjudge_torch, torch
 
 import adjudge
-import adjudge_torch
 from adjudge import Status, Verdict
 
-with suppress(ImportError):  # absent: every test here is skipped by its mark
-    import torch
+if torch is not None:
     from torch.autograd.gradcheck import GradcheckError as PeerError
     from torch.testing._internal.logging_tensor import LoggingTensor
     from torch.testing._internal.two_tensor import TwoTensor
+
+if torch is None:
+    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
 
 pytestmark = pytest.mark.backend("torch")
 

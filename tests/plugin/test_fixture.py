@@ -36,6 +36,19 @@ def test_a_test_may_name_its_engines_itself(run):
     run(source, engines=None).assert_outcomes(passed=1)
 
 
+def test_a_test_whose_engines_are_none_is_skipped_and_the_others_run(run):
+    source = """
+        @pytest.mark.parametrize(("adjudge_backend", "n"), [], indirect=["adjudge_backend"])
+        def test_nothing(adjudge_backend, n):
+            pass
+
+        def test_square(adjudge_backend):
+            adjudge_backend.check(square, *adjudge_backend.arrays((3,)))
+    """
+
+    run(source, engines="numpy").assert_outcomes(passed=1, skipped=1)
+
+
 def test_an_engine_that_a_test_misspells_is_a_usage_error(run):
     source = """
         @pytest.mark.parametrize("adjudge_backend", ["nunpy"], indirect=True)

@@ -1,0 +1,30 @@
+"""The tests are collected where engines are absent, as they are in each cell of the matrix."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+WITHOUT = """
+import sys
+import pytest
+for name in ("torch", "jax", "jaxlib"):
+    sys.modules[name] = None  # its import raises ModuleNotFoundError
+sys.exit(pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", "tests/backends"]))
+"""
+
+
+def test_no_module_of_tests_needs_an_engine_to_be_imported():
+    environment = {k: v for k, v in os.environ.items() if k != "ADJUDGE_REQUIRE"}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        env=environment,
+    )
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
