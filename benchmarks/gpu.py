@@ -36,7 +36,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 # adjudge and the engines are imported by the processes of the parts only: what is absent is said
 from harness import ORDINARY, RIGHT, Row, SkippedError, report, stand_in, table, version
@@ -63,6 +63,7 @@ VERSIONS = (
 )  # fmt: skip
 
 Item = tuple[str, Callable[[], dict[str, Any]]]
+Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True)
@@ -287,12 +288,11 @@ def planted_rules(place: Place) -> Iterator[Item]:
         told = "it is not named" if rule and not found else "another rule is accused"
         return {"ok": not accused and found == bool(rule), "text": told}
 
-    drawn = random.Random(0).sample(cases, 4 if place.small else len(cases))  # noqa: S311
-    for program, rule, mistake in drawn:
+    for program, rule, mistake in sample(cases, place, len(cases)):
         yield f"{program.__name__} {rule} {mistake}", partial(named, program, rule, mistake)
 
 
-def sample(names: Sequence[str], place: Place, most: int) -> list[str]:
+def sample(names: Sequence[Drawn], place: Place, most: int) -> list[Drawn]:
     """A sample in random order, so that what is done before time is up is a sample as well."""
     return random.Random(0).sample(names, min(4 if place.small else most, len(names)))  # noqa: S311
 

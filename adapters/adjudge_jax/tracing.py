@@ -685,8 +685,8 @@ def past_casts(
 
 
 def _closed(trace: Any) -> Any:
-    """Returns a trace with its constants: before JAX 0.11 that is another class, and a trace that
-    has none inside of an equation, that of what is rematerialised for one, is of the plain one.
+    """Returns a trace as one that holds its constants. Before JAX 0.11 that is a class of its own,
+    and the trace inside of what is rematerialised, which has no constants, is not of it.
     """
     return trace if isinstance(trace, jex.ClosedJaxpr) else jex.ClosedJaxpr(trace, [])
 

@@ -8,9 +8,7 @@ from frameworks import torch
 
 from adjudge import Status, Verdict, examine
 
-if torch is None:
-    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
-
+pytest.importorskip("torch")
 SEEDS = range(10)
 
 

@@ -12,9 +12,8 @@ from adjudge.engine import backend_named
 from adjudge.estimate import Differences, may_round_inside, noise_inside
 from adjudge.problem import Tangent, first_order, observe, read_arguments
 
-if torch is None or jax is None:
-    pytest.skip("both are needed: pip install 'adjudge[torch,jax]'", allow_module_level=True)
-
+pytest.importorskip("torch")
+pytest.importorskip("jax")
 SEEDS = range(10)
 AT_TEN_POINTS = {"a logarithm", "a sine in sixteen bits", "a complex sigmoid"}
 """One function of each kind of dtype; of the others a right and a wrong rule in either mode."""

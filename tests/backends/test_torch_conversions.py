@@ -9,9 +9,7 @@ import adjudge
 from adjudge import Verdict
 from adjudge.findings import NarrowWrong
 
-if torch is None:
-    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
-
+pytest.importorskip("torch")
 pytestmark = pytest.mark.backend("torch")
 
 SEEDS = range(10)

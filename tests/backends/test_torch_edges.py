@@ -7,9 +7,7 @@ from frameworks import adjudge_torch, torch
 
 import adjudge
 
-if torch is None:
-    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
-
+pytest.importorskip("torch")
 pytestmark = pytest.mark.backend("torch")
 
 Pair = namedtuple("Pair", ["value", "index"])

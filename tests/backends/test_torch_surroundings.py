@@ -8,9 +8,7 @@ from frameworks import torch
 import adjudge
 from adjudge.findings import EqualRowsDiffer
 
-if torch is None:
-    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
-
+pytest.importorskip("torch")
 pytestmark = pytest.mark.backend("torch")
 
 

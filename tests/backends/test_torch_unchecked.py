@@ -10,9 +10,7 @@ from frameworks import adjudge_torch, torch
 import adjudge
 from adjudge import Status, Verdict
 
-if torch is None:
-    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
-
+pytest.importorskip("torch")
 pytestmark = pytest.mark.backend("torch")
 
 

@@ -9,13 +9,10 @@ from frameworks import adjudge_torch, torch
 import adjudge
 from adjudge import Status, Verdict
 
-if torch is not None:
-    from torch.autograd.gradcheck import GradcheckError as PeerError
-    from torch.testing._internal.logging_tensor import LoggingTensor
-    from torch.testing._internal.two_tensor import TwoTensor
-
-if torch is None:
-    pytest.skip("PyTorch is not installed: pip install 'adjudge[torch]'", allow_module_level=True)
+pytest.importorskip("torch")
+from torch.autograd.gradcheck import GradcheckError as PeerError
+from torch.testing._internal.logging_tensor import LoggingTensor
+from torch.testing._internal.two_tensor import TwoTensor
 
 pytestmark = pytest.mark.backend("torch")
 

@@ -445,6 +445,9 @@ class AutodiffBackend(ABC):
     differentiates_numbers: bool = False
     """Whether the engine takes derivatives with respect to floating numbers of Python. They are
     constants in a check, and a report names them."""
+    no_products: bool = False
+    """Whether what is judged is known to compute no products: then it does not matter what their
+    factors are rounded to."""
     recorded_unasked: bool = True
     """Whether `program` may run a function where nobody asked for it: the function sees the arrays
     that it always sees."""
@@ -656,10 +659,6 @@ class AutodiffBackend(ABC):
         """Returns whether the user marked `leaf` for differentiation; `None` where nobody can."""
         return None
 
-    no_products: bool = False
-    """Whether what is judged is known to compute no products: then it does not matter what their
-    factors are rounded to."""
-
     def precision(self, array: Array) -> Precision:
         """Returns how exactly the engine computes with `array` what is judged."""
         found = self.environment.precision(array)
@@ -719,13 +718,13 @@ def replaced(
     *,
     arrays: ArrayOperations | None = None,
     environment: Environment | None = None,
-    no_products: bool | None = None,
+    no_products: bool = False,
 ) -> Backend:
     """Returns a copy of `backend` with other arrays or another environment, or for what is known to
     compute no products.
     """
     changed = copy.copy(backend)
-    changed.no_products = backend.no_products if no_products is None else no_products
+    changed.no_products = backend.no_products or no_products
     changed.arrays = arrays or backend.arrays
     changed.environment = environment or backend.environment
     return changed

@@ -256,11 +256,12 @@ def first_order(
 
 
 def _computes_no_products(problem: Problem) -> bool:
-    """Returns whether products of the engine are coarser than the dtypes at x, and f is known to
-    compute none. Else every function of float32 would be judged as exactly as products in TF32.
+    """Returns whether the engine computes more coarsely than the dtypes at x, and f is known to
+    compute none of the products that do. Without this every function of float32 is judged only as
+    exactly as products in TF32.
     """
-    environment = problem.backend.environment
-    if not any(environment.precision(leaf).product_eps for leaf in problem.x):
+    eps, environment = problem.backend.arrays.eps, problem.backend.environment
+    if all(leaf.eps <= eps(x) for leaf, x in zip(problem.X.leaves, problem.x, strict=True)):
         return False
     with environment.isolation(problem.x):
         return not environment.computes_products(problem.function, problem.point())
