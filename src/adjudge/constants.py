@@ -310,10 +310,16 @@ larger change is allowed. The value is ours and has no derivation."""
 # ---- A reference given by the user
 
 REFERENCE_DISTANCES = (2.0**-6, 2.0**-7, 3 * 2.0**-8, 2.0**-8)
-"""An exact reference has no error bar that could cover the rounding of the automatic side. The two
-are compared again at these distances over the scale of x, and the scatter of their relative
-deviation is allowed; a wrong formula is off by the same part at all of them. The values are ours
-and have no derivation."""
+"""An exact reference has no error bar that could cover the rounding of the automatic side. What is
+within `EXACT_UNITS` units of rounding of f's values, or of a dtype of sixteen bits, may be computed
+from values that stand still closer by. There the two are compared again at these distances over the
+scale of x, and the scatter of their relative deviation is allowed. A wrong formula is off by the
+same part at all of them; a single wrong entry seen through a projection is not, so that errors that
+f's values could show are not asked here. The values are ours and have no derivation."""
+FOLLOWED_DISTANCES = (2.0**-20, 3 * 2.0**-21, 2.0**-19, 3 * 2.0**-20)
+"""An error of 1e-8 that is another part of the derivative at `REFERENCE_DISTANCES` would pass as
+rounding. Closer by, at these distances over the scale of x, it is the same, and what it is an error
+of still moves by far more than it. The values are ours and have no derivation."""
 FOLLOWED_PART = 1 / 8
 """Beside an exact reference an automatic value that is off by less than the rounding of f's values
 may be made of these. It is not where it is off by the same at all of these points, but for this
@@ -1101,10 +1107,11 @@ value is ours, half of the 128 that the replay begins with."""
 EXACT_WORK = 10**7
 """A replay of more operations on numbers would take more than half a minute for each tangent, at
 some 400,000 a second. The value is ours."""
-KEPT_REPLAYS = 12
-"""Eight wrong outputs of one column, named one by one, would take a replay of it at x, four where
-the column is moved, four where all of x is, and one with roundings for each. So many of the latest
-replays are kept. The value is ours, a few more than these."""
+KEPT_REPLAYS = 28
+"""Eight wrong outputs of one column, named one by one, would take a replay of it at x, fourteen at
+the points of `SCATTER_POWERS`, four where the column is moved farther, four where all of x is, and
+one with roundings for each. So many of the latest replays are kept. The value is ours, a few more
+than these."""
 UNASKED_EXACT_WORK = 30_000
 """A check that is left open would take minutes more where f is replayed in balls without being
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is

@@ -192,6 +192,55 @@ def test_the_rounding_of_values_excuses_what_is_computed_from_them():
     assert verdicts == [PASS, PASS, OPEN]
 
 
+# ------------------------------------------------------------------ errors of 1e-8
+
+FORMULAS = {
+    "atanh": (torch.atanh, lambda x: 1 / (1 - x * x)),
+    "log": (torch.log, lambda x: 1 / x),
+    "prod": (torch.prod, lambda x: torch.prod(x) / x),
+    "entr": (torch.special.entr, lambda x: -x.log() - 1),
+}
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_an_error_of_one_entry_is_not_taken_for_scatter(name, mode):
+    """Seen through a projection one wrong entry is another part of the whole at each point."""
+    for seed in range(10):
+        x = tensor(*np.random.default_rng(seed).uniform(0.1, 0.9, 12))
+        right, wrong = (
+            exactly(planted(*FORMULAS[name], factor, 5), x, seed=seed, mode=mode)
+            for factor in (1.0, 1 + 1e-8)
+        )
+        assert (right.verdict, wrong.verdict) == (PASS, FAIL)
+        assert wrong.entries[0].wrt == "inputs[0][5]"
+
+
+def test_an_error_at_x_alone_is_not_taken_for_scatter():
+    def wrong_at(numbers):
+        here = torch.tensor(numbers, dtype=torch.float64)
+        return lambda x: (1 + torch.where(x == here, 1e-8 * x, 0.0)) * torch.cos(x)
+
+    for seed in range(10):
+        numbers = np.random.default_rng(seed).uniform(0.1, 0.9, 3).tolist()
+        report = exactly(planted(torch.sin, wrong_at(numbers)), tensor(*numbers), seed=seed)
+        assert report.verdict is FAIL
+
+
+@pytest.mark.parametrize("x", [1e-2, 1e-3, 1e-4])
+def test_a_rule_that_loses_digits_is_not_called_wrong(x):
+    """`1 - cos x` has ten digits at 1e-3, and the same ten at all points close to it."""
+    x, f = tensor(x, 2 * x), lambda x: x - torch.sin(x)
+
+    for seed in range(10):
+        right, wrong = (
+            exactly(planted(f, lambda x: 1 - torch.cos(x), factor), x, seed=seed)
+            for factor in (1.0, 1.001)
+        )
+        assert right.verdict is not FAIL
+        assert wrong.verdict is FAIL
+
+
 # ------------------------------------------------------------------ certificates
 
 

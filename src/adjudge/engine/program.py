@@ -246,7 +246,9 @@ class Operation:
     recorded: tuple[HostArray, ...]
     """The results that the engine computed."""
     eps: float
-    """The spacing at 1 of the narrowest dtype of its results and operands."""
+    """The spacing at 1 of the narrowest dtype of its results; of its operands where these are no
+    floating-point numbers. A narrower operand is converted first: the branch of `where` that is
+    not taken rounds nothing."""
     params: Mapping[str, Any] = field(default_factory=dict)
     place: Place = UNKNOWN
     step: str = ""
@@ -587,8 +589,7 @@ class ProgramBuilder:
         for ref, one in zip(refs, given, strict=True):
             floating = not isinstance(one, HOST) and self.arrays.is_differentiable(one)
             self._epss[ref] = self.arrays.eps(one) if floating else coarsest
-        eps = max(coarsest, *(self._epss[ref] for ref in refs))
-        self.operations.append(operation(known, recorded, eps))
+        self.operations.append(operation(known, recorded, max(self._epss[ref] for ref in refs)))
         return refs if several else refs[0]
 
 
