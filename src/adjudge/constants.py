@@ -1109,9 +1109,8 @@ EXACT_WORK = 10**7
 some 400,000 a second. The value is ours."""
 KEPT_REPLAYS = 28
 """Eight wrong outputs of one column, named one by one, would take a replay of it at x, fourteen at
-the points of `SCATTER_POWERS`, four where the column is moved farther, four where all of x is, and
-one with roundings for each. So many of the latest replays are kept. The value is ours, a few more
-than these."""
+the points of `SCATTER_POWERS`, four where the column is moved farther, eight where all of x is, and
+one with roundings. So many of the latest replays are kept. The value is ours, the sum of these."""
 UNASKED_EXACT_WORK = 30_000
 """A check that is left open would take minutes more where f is replayed in balls without being
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is

@@ -1302,10 +1302,10 @@ class ReplayedRounding(Stage):
     A saturated softmax has derivatives of 1e-15 where an engine finds 0 by `p (1 - p)`, and
     `logcumsumexp` of numbers as large as 1e4 loses four digits. Without this stage both fail. A bar
     that is wide beside the derivative leaves it open. The bar is a worst case, and for eigenvalues
-    a thousand times too wide. What follows the reference at points nearby, and is off by the same
+    thousands of times too wide. What follows the reference at points nearby, and is off by the same
     at all of them, shows that it was not rounded so: without that an error of 1e-8 passes in `eig`,
     and of 1e-6 in `1e10 + sin x`. Costs no evaluation where nothing is off by more than rounding of
-    the derivative, else those of the derivative and of the reference at eight points. Ours.
+    the derivative, else those of the derivative and of the reference at four or eight points. Ours.
     """
 
     name = "rounding of the program"
@@ -1816,9 +1816,8 @@ def _allow_reference_scatter(
         rows = [k for k in rows if after.fails[k] and comparison.difference[k] <= unit[k]]
     if rows:
         part = found.tangent.part(columns.problem.X)
-        beside = _beside_reference(columns, one, found, rows, part, REFERENCE_DISTANCES)
-        automatic, reference = beside
-        off = automatic / reference - 1
+        pairs = _beside_reference(columns, one, found, rows, part, REFERENCE_DISTANCES)
+        off = np.divide(*pairs) - 1
         moves = np.max(off, axis=0) - np.min(off, axis=0)
         moves = np.where(moves > SCATTERED_PART * np.abs(off[0]), 2 * moves, 0.0)
         moves = np.nan_to_num(moves) * np.abs(comparison.reference[rows])
@@ -1839,10 +1838,9 @@ def _follows(
     rows = worst_entries(one.comparison, entries) if one.kind != "first" else []
     if not rows:
         return np.zeros(entries.size, bool)
-    follows = np.zeros(len(rows), bool)
+    follows, everywhere = np.zeros(len(rows), bool), slice(None)
     for distances in (FOLLOWED_DISTANCES, REFERENCE_DISTANCES):
-        where = slice(None)
-        automatic, reference = _beside_reference(columns, one, found, rows, where, distances)
+        automatic, reference = _beside_reference(columns, one, found, rows, everywhere, distances)
         gaps = automatic - reference
         off = np.abs(gaps[0])
         moves = np.ptp(reference, axis=0) >= off / FOLLOWED_PART
@@ -1851,6 +1849,8 @@ def _follows(
             steady = np.max(np.abs(gaps - gaps[0]), axis=0) <= FOLLOWED_PART * off
             steady |= np.max(np.abs(parts - parts[0]), axis=0) <= FOLLOWED_PART * np.abs(parts[0])
         follows |= steady & moves & (off > 0)
+        if follows.all():
+            break
     return _marked(follows, rows, entries.size)
 
 
