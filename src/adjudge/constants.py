@@ -428,6 +428,22 @@ BESIDE_TANGENTS = 6
 """Whether slopes add up is looked at beside so many tangents. Of three equal numbers the middle one
 is the same along two tangents and along their sum in about a third of all cases, and then nothing
 shows. The value is ours."""
+NEAREST_TIE = 2.0**-17
+"""Terms of a tie whose weights differ meet where each entry moves by the inverse of its weight. An
+entry moves by at least this part of its scale, since less drowns in rounding, so that weights over
+five decades are seen to tie. With 2^-13 in its place right rules failed at weights over four. The
+value is ours."""
+PARTS_OF_TIE = (1.0, 1 / 8, 8.0)
+"""One term of a tie is the largest where its entry moves by so much less or more than the others
+do, and another one where none does. The values are ours; any not close to 1 serve."""
+TIES_BESIDE_KINK = 8
+"""Reverse mode is asked beside a kink where each of so many entries is the first and the last of a
+tie. A rule that claims half more than its share for one of eight ties is 6 % outside of the
+generalised derivative, along a single tangent, which the rows at these points tell. The value is
+ours and bounds the cost: four pullbacks an entry."""
+SEPARATION = 1e-3
+"""A row is looked at along the tangent that separates it from those beside a kink if it is farther
+from them than this part of its size: curvature parts them by less. The value is ours."""
 DEFECT_STEPS = (1.0, 2.0**-3, 2.0**-6)
 """What slopes fail to add up by shrinks like the step where f is smooth, and grows as the step
 shrinks where it is noise. At ties it stays what it is. It is looked at over these parts of the
@@ -467,10 +483,10 @@ ours."""
 SECANT_REACH = (2.0, 1 / 32)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
 from which they are taken, and over a small part of their distance. The values are ours."""
-CLOSER_TO_KINK = 0.875
+CLOSE_TO_TIE = (2.0**-3, NEAREST_TIE)
 """Where secants beside a kink are taken along the gradient that a rule claims, the entries that it
-is largest in move by this part less, so that the tie that it chose is the one that is met. The
-value is ours; any that is not close to 0 or 1 serves."""
+is largest in move less, so that the tie that it chose is the one that is met: down to these parts
+of their scale in turn, and in narrow dtypes to the first of them. The values are ours."""
 SECANT_ERRORS = 16
 """A secant beside a kink counts as outside of the slopes at x by this many of their errors, since
 it has curvature that they do not have. What a secant may leave them by unseen, a value may as well.

@@ -27,6 +27,7 @@ from adjudge.estimate.directional import (
     of_projections,
     representable,
     sample_at,
+    towards_tie,
 )
 from adjudge.estimate.estimator import (
     ByReference,
@@ -96,4 +97,5 @@ __all__ = [
     "rounded_dtype",
     "sample_at",
     "significant_bits",
+    "towards_tie",
 ]

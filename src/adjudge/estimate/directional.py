@@ -26,7 +26,10 @@ from adjudge.constants import (
     LONGEST_STEP,
     NARROW_EPS,
     NARROW_ONE_SIDED,
+    NEAREST_TIE,
     ONE_SIDED,
+    PARTS_OF_TIE,
+    SECANT_REACH,
     SECOND_LADDER_FACTOR,
     SHORT_STEP_REDUCTIONS,
     SHORTER_STEPS,
@@ -36,7 +39,7 @@ from adjudge.constants import (
     VISIBLE_KINK,
 )
 from adjudge.errors import Catching, InputError, UnstableOutputError, attempt
-from adjudge.estimate.kinks import defects, half_gaps, jumps
+from adjudge.estimate.kinks import defects, half_gaps, jumps, lasting_gaps
 from adjudge.estimate.stencils import (
     ALL,
     Estimate,
@@ -546,12 +549,15 @@ def with_defects(
     tangent to either side and others that move all of x. A unit tangent is taken longer than
     these, so that its entry passes all that it may be tied with; beside one of them and its
     negative, in which the order of ties is reversed, a tie then goes unseen in less than 1 % of all
-    cases. It takes eight evaluations a step, and fourteen along a random tangent.
+    cases. It takes eight evaluations a step, and fourteen along a random tangent, and up to eight
+    more where a derivative is claimed and something shows.
 
     The largest of three numbers that are cut off at zero stands still at three zeros unless all of
     them fall, which hardly any random tangent makes them do, and a derivative of a third for each
     would fail. So the first of these tangents goes `towards` what a claimed derivative says that f
-    moves along, and the second one against that.
+    moves along, and the second one against that. Where these numbers have weights, most of f's
+    slopes are those of the least weight, and a claim of the largest would fail. So the slopes of
+    short secants count as well at points where all terms of the claim move f by as much.
     """
     lengths, (step, _) = problem.length_scales, ONE_SIDED
     if base.coarsest_eps > NARROW_EPS:
@@ -587,6 +593,19 @@ def with_defects(
             together = [slope(side, u, h) for h in steps]
             defect = defects(list(zip(along_u, along, together, strict=True)), steps, unit)
             largest[doubted] = np.fmax(largest[doubted], defect / length)
+    double = base.coarsest_eps <= NARROW_EPS
+    # Where the terms of a tie meet at all, f bends along the first of these tangents.
+    if towards is None or not (double and np.any(largest) and np.all(np.isfinite(towards))):
+        return replace(found, estimate=found.estimate.but(defect=largest))
+    right, left = (side * np.array(along) for side, along in sides)
+    least, most = np.fmin(left, right), np.fmax(left, right)
+    for u, reach in _at_tie(lengths, towards, v):
+        ahead, behind = (np.array([slope(side, u, h) for h in steps]) for side in (reach, -reach))
+        secants = (ahead - behind) / (2 * reach)
+        gaps = secants - np.clip(secants, least, most)
+        visible = np.fmax(VISIBLE_KINK * np.abs(secants[-1]), LASTING_UNITS * unit / reach)
+        beyond = np.where(lasting_gaps(gaps, steps, visible), np.abs(gaps[-1]), 0.0)
+        largest[doubted] = np.fmax(largest[doubted], beyond / length)
     return replace(found, estimate=found.estimate.but(defect=largest))
 
 
@@ -619,6 +638,45 @@ def _beside(lengths: Vector, towards: Vector | None, *, few: bool) -> Iterator[V
             left -= 2
     for k in range(left):
         yield (-random(0) if k and few else random(k)) * lengths
+
+
+def _at_tie(lengths: Vector, claim: Vector, v: Vector) -> Iterator[tuple[Vector, float]]:
+    """Yields tangents that lead from x to points beside which the terms meet that a claimed
+    derivative is made of, and what part of `v` moves none of them past another.
+
+    They go to both sides of x (see `towards_tie`). The entry that says most along `v` moves by less
+    than the others along one of two tangents, and by more along the other: of a largest number the
+    former makes its term the one that counts, and of a smallest the latter.
+    """
+    moves, level = towards_tie(lengths, claim, NEAREST_TIE)
+    drawn = generator(0, Stream.BESIDE_TANGENTS).integers(0, 2**12, lengths.size) / 2**12
+    moves *= (1 + drawn) / 2
+    said = np.abs(claim * v)
+    most = int(np.argmax(said))
+    reach = SECANT_REACH[1] * level / max(said[most], level)
+    for side in (1.0, -1.0):
+        for part in PARTS_OF_TIE[1:] if np.count_nonzero(claim) > 1 else PARTS_OF_TIE[:1]:
+            u = side * moves
+            u[most] *= part if said[most] else 1.0
+            yield u, reach
+
+
+def towards_tie(lengths: Vector, claim: Vector, nearest: float) -> tuple[Vector, float]:
+    """Returns a tangent along which all terms of a tie move f by as much, if `claim` is the
+    derivative of f; and by how much they move it.
+
+    Each entry moves by the inverse of its claim, though by no less than `nearest` of its scale.
+    Entries that the claim leaves out are to stay out of the tie: they move by all of their scale,
+    to the side of most others.
+    """
+    claims = np.abs(claim) * lengths
+    level = np.max(claims) * nearest
+    if np.all(claims):
+        level = max(level, np.min(claims))
+    with np.errstate(divide="ignore", over="ignore"):
+        moves = lengths * np.minimum(1, level / claims)
+    side = 1.0 if np.sum(claim * lengths) >= 0 else -1.0
+    return np.where(claim == 0, side, np.sign(claim)) * moves, float(level)
 
 
 def _drowned_in_rounding(estimate: Estimate) -> bool:

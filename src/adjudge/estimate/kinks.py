@@ -67,7 +67,7 @@ def jumps(one: Vector, other: Vector | None, unit: Vector) -> NDArray[np.bool_]:
     return np.asarray(np.logical_or.reduce(lasting))
 
 
-def _kinks(
+def lasting_gaps(
     gaps: Vector, steps: Sequence[float] | Vector, error: Vector, *, grows: bool = False
 ) -> NDArray[np.bool_]:
     """Marks the outputs whose gaps between slopes last, a row of them for each step."""
@@ -81,7 +81,7 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     `bends` are the even parts of f over the step, `((f(x + h v) + f(x - h v)) / 2 - f(x)) / h`, a
     row of them for each step, and `unit` is the rounding of each output over the last step.
     """
-    kinks = _kinks(bends, steps, LASTING_UNITS * unit)
+    kinks = lasting_gaps(bends, steps, LASTING_UNITS * unit)
     return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
 
 
@@ -100,7 +100,7 @@ def defects(
         gaps = np.array([both - one - other for one, other, both in own])
         one, other, _ = own[-1]
         visible = VISIBLE_KINK * np.fmax(np.abs(one), np.abs(other))
-        bent = _kinks(gaps, steps, np.fmax(visible, LASTING_UNITS * unit[part]))
+        bent = lasting_gaps(gaps, steps, np.fmax(visible, LASTING_UNITS * unit[part]))
         found[part] = np.where(bent, np.abs(gaps[-1]), 0.0)
     return found
 
@@ -291,7 +291,7 @@ class _Around:
         for side in (one, other):
             if side is not None:
                 changes = np.diff(side / self.steps[:, None], axis=0)
-                if np.any(_kinks(changes, self.steps[1:], self._error(one), grows=True)):
+                if np.any(lasting_gaps(changes, self.steps[1:], self._error(one), grows=True)):
                     return Reason.VERTICAL_TANGENT
         return Reason.KINK if other is not None and self.bends(one + other, one) else None
 
@@ -300,7 +300,7 @@ class _Around:
         at a kink.
         """
         gaps = defects / 2 / self.steps[:, None]
-        return bool(np.any(_kinks(gaps, self.steps, self._error(differences))))
+        return bool(np.any(lasting_gaps(gaps, self.steps, self._error(differences))))
 
     def _error(self, differences: Vector) -> Vector:
         """Returns what is not seen beside the slope of these differences at the last step."""

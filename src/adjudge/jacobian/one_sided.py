@@ -10,7 +10,11 @@ gradient to all tied entries fits in. It is narrow along
 
 - tangents that move equal entries of x equally: ties stay ties, both slopes are the same, and what
   the tied entries get has to add up;
-- the row of reverse mode itself: an entry that claims more than it may weighs most there.
+- the row of reverse mode itself: an entry that claims more than it may weighs most there;
+- the inverse of the row, along which all terms of a tie weigh the same, however large they are: a
+  rule that gives its whole gradient to each of n ties is n times too large there;
+- the tangent that separates the row from the rows of reverse mode at points beside x. There f is
+  smooth, and its derivatives surround all that a rule may choose at x.
 
 Other outputs (the median of three equal numbers, a smallest of largest ones) have elements outside
 of their own slopes. They are told by secants beside x, which leave the interval. What these secants
@@ -24,39 +28,49 @@ is compared as well.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
     CHANGED_SLOPES,
-    CLOSER_TO_KINK,
+    CLOSE_TO_TIE,
     COARSE_EPS,
     FEW_SLOPES,
     KINKED_GROUPS,
     LASTING_UNITS,
     NARROW_EPS,
     NARROW_ONE_SIDED,
+    NEAREST_TIE,
     ONE_SIDED,
+    PARTS_OF_TIE,
     ROW_POWERS,
     SECANT_ERRORS,
     SECANT_REACH,
     SECANTS_BESIDE_KINK,
     SEEN_AGAIN,
+    SEPARATION,
     STRAIGHT_PART,
+    TIES_BESIDE_KINK,
 )
 from adjudge.errors import attempt
-from adjudge.estimate import Differences, Slopes, half_gaps
+from adjudge.estimate import Differences, Slopes, half_gaps, towards_tie
 from adjudge.findings import Entry, Method, Scheme, along_random
 from adjudge.floats import Vector
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.table import Table
-from adjudge.problem import Purpose, Stream, evaluate, generator, random_entries
+from adjudge.problem import Purpose, Reverse, Stream, evaluate, generator, random_entries
 
 EVALUATIONS = 4
 """The evaluations for the slopes along one tangent."""
+RESIDUAL = 1e-12
+"""Weights and gradients of least squares below this are rounding."""
+MOST_SEPARATED = 2**16
+"""The most entries of x of which all rows beside x are kept."""
 MOST_COUNTED = 2**10
 """The values of secants are counted for as many outputs, all of whose secants are kept."""
 
@@ -66,8 +80,8 @@ def compare_one_sided(table: Table) -> None:
     mode where equal entries of x do not add up. What lies outside of the generalised derivative
     becomes a failure of its tally.
 
-    It takes a few dozen evaluations and no more than `KINKED_GROUPS + 1` pullbacks, whatever the
-    size, or two evaluations where nothing is seen.
+    It takes a few dozen evaluations and no more than `KINKED_GROUPS + 1` pullbacks and four for
+    each of `TIES_BESIDE_KINK` entries, whatever the size, or two evaluations where nothing is seen.
     """
     problem, base = table.problem, table.base
     modes = [one for one in table.tallies.values() if one.mode in ("R", "F") and not one.failed]
@@ -331,26 +345,34 @@ class _Search:
         every kink.
 
         Every other pair is where x moves along a `row` and against it, or to one side without one,
-        and what the row is largest in moves least. The largest of eight numbers that are cut off at
-        zero has another slope than zero only where all eight are negative, which one random point
-        in 256 is, and the slope along an entry only where that entry is the largest of them.
+        and what the row is largest in moves least (`towards_tie`). The largest of eight numbers
+        that are cut off at zero has another slope than zero only where all eight are negative,
+        which one random point in 256 is, and the slope along an entry only where that entry is the
+        largest of them. So in turn the entry that says most along the tangent moves by less or by
+        more than the others, and the secant stays between the kinks that meet at x.
         """
         (long, short), (far, near) = SECANTS_BESIDE_KINK, SECANT_REACH
-        signs, nearest = np.ones(tangent.size), np.zeros(tangent.size)
-        if row is not None and np.any(row) and np.all(np.isfinite(row)):
-            signs, nearest = np.where(row == 0, 1.0, np.sign(row)), np.abs(row)
-            nearest = nearest / np.max(nearest)
         h, beside = self.step, np.zeros_like(tangent)
+        if row is not None and not (np.any(row) and np.all(np.isfinite(row))):
+            row = None
+        close = CLOSE_TO_TIE if self.base.coarsest_eps <= NARROW_EPS else CLOSE_TO_TIE[:1]
         for k in range(long + short):
             if not self.table.budget.allows(2):
                 return
-            reach = (far if k < long else near) * h
             if k % 2:
                 beside = -beside
             else:
-                beside = h * self.random.normal(size=beside.size) * self.lengths
-                if k % 4:
-                    beside = signs * np.abs(beside) * (1 - CLOSER_TO_KINK * nearest)
+                reach = (far if k < long else near) * h
+                beside = h * self.random.normal(size=beside.size)
+                if k % 4 and row is not None:
+                    moves, level = towards_tie(self.lengths, row, close[k // 4 % len(close)])
+                    beside = np.abs(beside) * moves
+                    said = np.abs(row * tangent)
+                    most = np.argmax(said)
+                    beside[most] *= PARTS_OF_TIE[k // 8 % len(PARTS_OF_TIE)]
+                    reach *= 1 if k < long else level / max(said[most], level)
+                else:
+                    beside *= self.lengths
             ahead = self._at(beside + reach * tangent)
             behind = self._at(beside - reach * tangent)
             if ahead is None or behind is None:
@@ -418,11 +440,12 @@ class _Search:
         reverse, budget = self.table.reverse, self.table.budget
         if reverse is None:
             return None
-        for w in self._cotangents():
+        for k, w in enumerate(self._cotangents()):
             if not budget.allows(2):
                 return None
             row = reverse.row(self.base, w)
-            for slopes in (*self.along, *self._along_row(row)):
+            more = self._apart(row, w) if k == 0 else ()
+            for slopes in itertools.chain(self.along, self._along_row(row), more):
                 automatic = float(row @ slopes.tangent)
                 bounds = self._beyond(slopes, w, automatic, row)
                 if bounds is not None:
@@ -441,12 +464,87 @@ class _Search:
             yield w
 
     def _along_row(self, row: Vector) -> Iterator[_Along]:
-        """Yields the slopes along the row itself, and along its largest entries."""
+        """Yields the slopes along the row itself, along its largest entries, and where its entries
+        differ along its inverse.
+        """
         if not np.all(np.isfinite(row)) or not np.any(row):
             return
         parts = row * self.lengths
         parts = parts / np.max(np.abs(parts))
-        for power in ROW_POWERS:
-            slopes = self._slopes(np.sign(parts) * np.abs(parts) ** power * self.lengths)
+        tangents = [np.sign(parts) * np.abs(parts) ** power * self.lengths for power in ROW_POWERS]
+        if np.unique(np.abs(parts[parts != 0])).size > 1:
+            tangents.append(np.where(row == 0, 0.0, towards_tie(self.lengths, row, NEAREST_TIE)[0]))
+        for tangent in tangents:
+            slopes = self._slopes(tangent)
             if slopes is not None:
                 yield slopes
+
+    def _apart(self, row: Vector, w: Vector) -> Iterator[_Along]:
+        """Yields the slopes along the tangent that separates the row from the rows of reverse mode
+        at points beside x, where they do not surround it.
+        """
+        if row.size > MOST_SEPARATED or not np.all(np.isfinite(row)) or not np.any(row):
+            return
+        narrow = self.base.coarsest_eps > NARROW_EPS
+        moves, _ = towards_tie(self.lengths, row, CLOSE_TO_TIE[0 if narrow else -1])
+        scales, rows = np.abs(moves), []
+        largest = np.argsort(-np.abs(row * scales), kind="stable")[:TIES_BESIDE_KINK]
+        for k, part, side in itertools.product(largest, PARTS_OF_TIE[1:], (1.0, -1.0)):
+            if not self.table.budget.allows(1):
+                return
+            move = side * self.step * (1 + self.random.random(row.size)) / 2 * moves
+            move[k] *= part
+            reverse = Reverse(self.problem, self.problem.clipped(self.problem.origin + move))
+            there = attempt(partial(reverse.row, self.base, w))
+            if there is None or not np.all(np.isfinite(there)):
+                return
+            rows.append(there * scales)
+        away = row * scales - np.array(rows)
+        apart = separating(away / np.max(np.abs(row * scales)))
+        if apart is None:
+            return
+        slopes = self._slopes(apart / np.max(np.abs(apart)) * scales)
+        if slopes is not None:
+            yield slopes
+
+
+def separating(rows: Vector) -> Vector | None:
+    """Returns the shortest vector whose products with all rows are at least 1; `None` without one.
+
+    This is least distance programming (Lawson and Hanson, Solving Least Squares Problems, 1974,
+    chapter 23): the residual of a least squares problem with weights that are not negative.
+    """
+    matrix = np.concatenate([rows.T, np.ones((1, len(rows)))])
+    target = np.eye(1, len(matrix), len(matrix) - 1)[0]
+    residual = matrix @ _nonnegative(matrix, target) - target
+    if not residual[-1] < -(SEPARATION**2):
+        return None
+    return np.asarray(-residual[:-1] / residual[-1])
+
+
+def _nonnegative(matrix: Vector, target: Vector) -> Vector:
+    """Returns the weights without a negative one for which `matrix @ weights` is closest to
+    `target`, by the method of active sets (Lawson and Hanson, chapter 23).
+    """
+    count = matrix.shape[1]
+    weights, free = np.zeros(count), np.zeros(count, bool)
+    for _ in range(3 * count):
+        gradient = matrix.T @ (target - matrix @ weights)
+        gradient[free] = 0
+        if np.max(gradient, initial=0.0) <= RESIDUAL:
+            break
+        free[np.argmax(gradient)] = True
+        while True:
+            best = np.zeros(count)
+            best[free] = np.linalg.lstsq(matrix[:, free], target)[0]
+            if np.all(best[free] > 0):
+                weights = best
+                break
+            falls = free & (best <= 0)
+            part = np.min(weights[falls] / (weights - best)[falls])
+            weights = np.where(free, weights + part * (best - weights), 0.0)
+            free &= weights > RESIDUAL
+            weights[~free] = 0.0
+            if not free.any():
+                break
+    return weights

@@ -1159,14 +1159,15 @@ class Defects(Stage):
     Without this stage the median of three equal numbers, and what is sorted among them, has slopes
     of zero, and each right value fails there. What they fail to add up by at one step is looked at
     closer where it would excuse a value. Two of the others go along what reverse mode claims that f
-    moves along, and against it. Costs fourteen evaluations for a projection, and once for all
-    entries of a leaf, and eight for an entry where that shows something; and three times as many
-    where it looks closer. That slopes add up is the definition of a derivative (Gateaux); the
-    thresholds are ours.
+    moves along, and against it, and slopes beside x are looked at where all terms of that claim
+    meet. Costs fourteen evaluations for a projection, and once for all entries of a leaf, and eight
+    for an entry where that shows something; eight more where slopes do not add up, and three times
+    as many where it looks closer. That slopes add up is the definition of a derivative (Gateaux);
+    the thresholds are ours.
     """
 
     name = "slopes that do not add up"
-    cost = 56
+    cost = 88
     by_entry = True
 
     def helps(self, trial: Trial) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
+from adjudge.jacobian.one_sided import separating
 
 SEEDS = range(10)
 FEW = range(2)
@@ -217,20 +218,20 @@ def saddle(rows, columns):
     return ByHand(lambda x: x.reshape(3, 3).max(1).min(), vjp=vjp)
 
 
-def capped(share, signs=1.0, windows=1):
+def capped(share, factors=1.0, windows=1):
     """Returns the largest number of each window of those that are cut off at zero. Where all of a
     window are zeros it stands still along each of them, and falls where all fall.
     """
-    signs = np.asarray(signs)
+    factors = np.asarray(factors)
 
     def f(x):
-        return np.minimum(signs.astype(x.dtype) * x, 0).reshape(windows, -1).max(1)
+        return np.minimum(factors.astype(x.dtype) * x, 0).reshape(windows, -1).max(1)
 
     def vjp(x, w):
-        y = np.minimum(signs * x, 0).reshape(windows, -1)
-        most, passes = y.max(1, keepdims=True), (signs * x <= 0).reshape(y.shape)
+        y = np.minimum(factors * x, 0).reshape(windows, -1)
+        most, passes = y.max(1, keepdims=True), (factors * x <= 0).reshape(y.shape)
         g = np.stack([share(row) for row in y == most]) * passes * w[:, None]
-        return (signs * g.ravel()).astype(x.dtype)
+        return (factors * g.ravel()).astype(x.dtype)
 
     return ByHand(f, vjp=vjp)
 
@@ -252,7 +253,23 @@ def negative(tied):
     return -equal(tied)
 
 
+def half_more(tied):
+    return (1.0 if np.count_nonzero(tied) == 1 else 1.5) * equal(tied)
+
+
+def half_more_for(k):
+    def share(tied):
+        alone = np.count_nonzero(tied) == 1
+        return equal(tied) * np.where((np.arange(tied.size) == k) & (not alone), 1.5, 1.0)
+
+    return share
+
+
 EIGHT, SIGNS = np.zeros(8), np.array([1.0, -1.0, -1.0, 1.0, 1.0, 1.0, -1.0, -1.0])
+TWO_DECADES, FOUR_DECADES = (
+    10.0 ** -np.random.default_rng(1).uniform(0, decades, 8) for decades in (2, 4)
+)
+"""The weights of ties that are not alike: the terms meet where their products with x do."""
 TRIMMED = np.array([1.0, 1.0, 1.0, 2.0, 3.0, 5.0, 5.0, 9.0])
 SADDLE = np.array([2.0, 2.0, 1.0, 2.0, 0.0, 2.0, 3.0, 3.0, 3.0])
 
@@ -291,6 +308,19 @@ WRONG = {
     "largest of capped, the other sign": (capped(negative), EIGHT),
     "largest of capped with signs, all ties get all": (capped(all_of_it, SIGNS), EIGHT),
     "pool of capped, all ties get all": (capped(all_of_it, windows=2), EIGHT),
+    "largest of weighted and capped, all ties get all": (capped(all_of_it, TWO_DECADES), EIGHT),
+    "largest of weighted and capped, half more": (capped(half_more, TWO_DECADES), EIGHT),
+    "largest of weighted and capped, the other sign": (capped(negative, TWO_DECADES), EIGHT),
+    "largest of weighted and capped, half more for one": (
+        capped(half_more_for(np.argmin(TWO_DECADES)), TWO_DECADES),
+        EIGHT,
+    ),
+    "largest of four decades, capped, half more": (capped(half_more, FOUR_DECADES), EIGHT),
+    "largest of four decades, capped, the other sign": (capped(negative, FOUR_DECADES), EIGHT),
+    "largest of four decades with signs, all ties get all": (
+        capped(all_of_it, SIGNS * FOUR_DECADES),
+        EIGHT,
+    ),
     "running maximum of capped, all ties get all": (running(all_of_it), EIGHT[:5]),
 }
 RIGHT = {
@@ -331,6 +361,13 @@ RIGHT = {
     "largest of many capped, first": (capped(first), np.zeros(64)),
     "pool of capped, last": (capped(last, windows=2), EIGHT),
     "pool of capped, shared": (capped(equal, windows=2), EIGHT),
+    "largest of weighted and capped, first": (capped(first, TWO_DECADES), EIGHT),
+    "largest of weighted and capped, last": (capped(last, -TWO_DECADES), EIGHT),
+    "largest of weighted and capped, shared": (capped(equal, TWO_DECADES), EIGHT),
+    "largest of four decades, capped, first": (capped(first, FOUR_DECADES), EIGHT),
+    "largest of four decades, capped, last": (capped(last, FOUR_DECADES), EIGHT),
+    "largest of four decades, capped, shared": (capped(equal, FOUR_DECADES), EIGHT),
+    "largest of four decades with signs, shared": (capped(equal, SIGNS * FOUR_DECADES), EIGHT),
     "running maximum of capped, last": (running(last), EIGHT[:5]),
 }
 
@@ -496,3 +533,24 @@ def test_a_small_jump_at_the_threshold_of_softplus_makes_no_right_rule_fail(fact
     for seed in SEEDS:
         found = examine(ByHand(softplus, vjp=vjp), x, mode="projected", seed=seed).verdict
         assert found is verdict if verdict else found is not Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_separating_vector_is_the_shortest_of_all_whose_products_are_at_least_one(seed):
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(12, 5)) + random.normal(size=5) * 3
+    found = separating(rows)
+    assert found is not None
+    products = rows @ found
+    assert products.min() > 1 - 1e-9
+
+    # It is a sum of the rows that it touches without a negative weight, and no other is as short.
+    touched = rows[products < 1 + 1e-9]
+    weights, *_ = np.linalg.lstsq(touched.T, found)
+    assert np.allclose(touched.T @ weights, found)
+    assert weights.min() > -1e-9
+
+
+def test_nothing_separates_zero_from_rows_that_surround_it():
+    assert separating(np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])) is None
+    assert np.allclose(separating(np.array([[1.0, 1.0], [1.0, -1.0]])), [1.0, 0.0])
