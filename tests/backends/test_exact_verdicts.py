@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("flint")
 
 import adjudge  # noqa: E402
-from adjudge import Status, Verdict  # noqa: E402
+from adjudge import ByHand, Status, Verdict, examine  # noqa: E402
 from adjudge.estimate import exact  # noqa: E402
 
 PASS, FAIL, OPEN = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
@@ -334,3 +334,17 @@ def test_a_saturated_rule_is_told_what_is_known_and_what_rounding_makes():
     for words in ("the interval is narrow", "4.2483542552915", "in which nothing cancels"):
         assert words in str(report)
     assert 'pass reference="exact"' in str(adjudge.examine(cancels, x, seed=1))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("residue", "verdict"), [(1e-17, Verdict.PASS), (1e-8, Verdict.FAIL)])
+def test_rounding_where_the_derivative_is_zero_is_measured_beside_the_other_entries(
+    residue, verdict, seed
+):
+    matrix = np.array([[2.0, 0.0], [0.0, 3.0]])
+    rule = ByHand(lambda x: matrix @ x, vjp=lambda x, w: (matrix + residue * (matrix == 0)) @ w)
+    x = np.random.default_rng(seed).uniform(0.5, 2, 2)
+    report = examine(rule, x, mode="full", reference="exact", seed=seed)
+    assert report.verdict is verdict, str(report)
+    if verdict is Verdict.PASS:
+        assert report.resolution < 1e-15

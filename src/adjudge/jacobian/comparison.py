@@ -515,6 +515,11 @@ class Comparison:
             ratio = (self.difference + self.error) / self.largest
             return float(np.max(ratio, initial=0.0, where=self.moved))
         size = self.largest
+        exact = (self.reference == 0) & (self.error == 0) & (self.difference > 0)
+        if np.any(exact):
+            # Rounding that stands where the derivative is zero is 100 % of itself, and says
+            # something only beside the other entries.
+            size = np.where(exact, np.fmax(size, self.scales.block), size)
         ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
         ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
         # An entry that is zero to the resolution of f has no relative accuracy to speak of.
