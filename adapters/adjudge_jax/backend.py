@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property, partial
 from typing import Any
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ from adjudge.engine import (
     restored,
 )
 from adjudge.errors import Catching, Source, running
-from adjudge_jax.recording import compilations, equations_of, recording
+from adjudge_jax.recording import COMPILED, compilations, equations_of, jaxprs_of, recording
 from adjudge_jax.tracing import PastCasts, moved_by_rounding, past_casts, trace
 from adjudge_jax.translation import program
 from adjudge_jax.watching import watching
@@ -302,7 +303,9 @@ class JaxEnvironment(Environment):
             traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
         except NEEDS_NUMBERS:  # what it does is not known
             return 0.0
-        return max((float(jnp.finfo(dtype).eps) for dtype in _dtypes(traced.jaxpr)), default=0.0)
+        moved = [one for one in traced.jaxpr.invars if _is_inexact(one)]
+        found = _dtypes(traced.jaxpr, moved)
+        return max((float(jnp.finfo(dtype).eps) for dtype in found), default=0.0)
 
     def moved_by_rounding(
         self, f: FlatFunction, draw: int, *, wide: bool = False
@@ -376,13 +379,30 @@ def _carried(wide: bool, precision: str | None) -> Iterator[None]:
         yield
 
 
-def _dtypes(jaxpr: Any) -> Iterator[Any]:
-    """Yields the floating dtypes of all results in a traced function."""
-    for equation in equations_of(jaxpr):
+def _dtypes(jaxpr: Any, read: Collection[Any]) -> Iterator[Any]:
+    """Yields the floating dtypes of all results in a traced function that are made of its variables
+    `read`. Rounding a constant, as `jnp.eye` or a mask is, is a part of the formula.
+    """
+    known = set(read)
+    for equation in jaxpr.eqns:
+        taken = [not isinstance(one, jex.Literal) and one in known for one in equation.invars]
+        if not any(taken):
+            continue
         for variable in equation.outvars:
-            dtype = getattr(variable.aval, "dtype", None)
-            if dtype is not None and jnp.issubdtype(dtype, jnp.inexact):
-                yield dtype
+            if _is_inexact(variable):
+                known.add(variable)
+                yield variable.aval.dtype
+        for inner in jaxprs_of(equation):
+            # What a loop carries may be a constant at first, and is none later.
+            same = equation.primitive.name in COMPILED and len(inner.invars) == len(taken)
+            moves = taken if same else [True] * len(inner.invars)
+            pairs = zip(inner.invars, moves, strict=True)
+            yield from _dtypes(inner, [one for one, moved in pairs if moved and _is_inexact(one)])
+
+
+def _is_inexact(variable: Any) -> bool:
+    dtype = getattr(variable.aval, "dtype", None)
+    return dtype is not None and bool(jnp.issubdtype(dtype, jnp.inexact))
 
 
 # ---------------------------------------------------------------- derivatives

@@ -163,10 +163,16 @@ def equations_of(jaxpr: Any, closed: Container[str] = ()) -> Iterator[Any]:
         yield equation
         if equation.primitive.name in closed:
             continue
-        for parameter in jax.tree_util.tree_leaves(list(equation.params.values())):
-            inner = getattr(parameter, "jaxpr", parameter)
-            if hasattr(inner, "eqns"):
-                yield from equations_of(inner, closed)
+        for inner in jaxprs_of(equation):
+            yield from equations_of(inner, closed)
+
+
+def jaxprs_of(equation: Any) -> Iterator[Any]:
+    """Yields the traces inside of an equation, such as the body of a loop."""
+    for parameter in jax.tree_util.tree_leaves(list(equation.params.values())):
+        inner = getattr(parameter, "jaxpr", parameter)
+        if hasattr(inner, "eqns"):
+            yield inner
 
 
 def _settings() -> tuple[Any, ...]:

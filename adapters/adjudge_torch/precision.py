@@ -117,7 +117,9 @@ def _is_narrow(dtype: Any) -> bool:
 
 
 class _Watching(TorchFunctionMode):
-    """A mode that keeps the dtypes that operators return.
+    """A mode that keeps the dtypes of what operators make of floating numbers, but for constants:
+    tensors that the function makes of no floating number that came from elsewhere, as `torch.eye`
+    or a mask are. Rounding such a constant is a part of the formula, and no rounding of x.
 
     `torch.compile` looks into it, and would make a symbol of a number that it keeps.
     """
@@ -126,6 +128,8 @@ class _Watching(TorchFunctionMode):
         """Nothing was returned yet."""
         super().__init__()
         self.dtypes: set[torch.dtype] = set()
+        self._constants: dict[int, torch.Tensor] = {}
+        """By the address of its numbers, which must not be used again while it is known."""
 
     def __torch_function__(
         self,
@@ -134,11 +138,36 @@ class _Watching(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in _tensors(result):
-            if leaf.dtype.is_floating_point or leaf.dtype.is_complex:
+        given = kwargs or {}
+        operands = [one for one in _tensors((*args, *given.values())) if _is_inexact(one)]
+        name = getattr(func, "__name__", "")
+        of_shapes = name.startswith("new_") or name.endswith("_like")
+        read = not of_shapes and any(not self._is_constant(one) for one in operands)
+        result = func(*args, **given)
+        results = [one for one in _tensors(result) if _is_inexact(one)]
+        if read and _in_place(name):
+            results += operands[:1]
+        for leaf in results:
+            address = _memory(leaf)
+            if read:
                 self.dtypes.add(leaf.dtype)
+                self._constants.pop(address, None)
+            elif address:
+                self._constants[address] = leaf
         return result
+
+    def _is_constant(self, tensor: torch.Tensor) -> bool:
+        return _memory(tensor) in self._constants
+
+
+def _is_inexact(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Returns the address of the numbers of an ordinary tensor, and 0 of any other one."""
+    ordinary = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return _address(tensor) if ordinary and tensor.layout is torch.strided else 0
 
 
 class _Moving(TorchFunctionMode):
@@ -296,9 +325,11 @@ def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction
 
 
 def narrowest(run: Callable[[], Any]) -> float:
-    """Returns the spacing at 1 of the narrowest floating dtype that operators return in `run`."""
+    """Returns the spacing at 1 of the narrowest floating dtype of what operators make of floating
+    numbers in `run`, but for constants.
+    """
     watching = _Watching()
-    with watching:
+    with as_written(), watching:
         run()
     return max((torch.finfo(dtype).eps for dtype in watching.dtypes), default=0.0)
 
