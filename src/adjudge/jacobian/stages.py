@@ -36,6 +36,7 @@ from adjudge.constants import (
     GROSS_TOLERANCES,
     INSIDE_FACTOR,
     ISOLATED_TOLERANCES,
+    ITERATED_UNITS,
     JUMP_BEYOND,
     JUMP_REACH,
     KINKED_PART,
@@ -1329,7 +1330,14 @@ class ReplayedRounding(Stage):
             comparison = one.comparison
             within = comparison.fails & ~other.comparison.fails
             follows = _follows(columns, one, found, comparison.by_values | within)
-            sharper.append(one._replace(comparison=comparison.without_values(follows)))
+            sharp = one._replace(comparison=comparison.without_values(follows))
+            newly = follows & sharp.comparison.fails & ~comparison.fails
+            if np.any(newly):
+                rows = worst_entries(sharp.comparison, newly)
+                slack = _reference_scatter(columns, sharp, found, rows)
+                error = sharp.comparison.error + slack
+                sharp = sharp._replace(comparison=replace(sharp.comparison, error=error))
+            sharper.append(sharp)
             excused.append((comparison.by_values | within) & ~follows)
         trial, own = trial.with_compared(sharper, self.name), rounded.estimate.own_error
         if own is not None:
@@ -1800,17 +1808,9 @@ def _allow_reference_scatter(
     columns: Columns, one: ModeComparison, found: Column
 ) -> ModeComparison:
     """Returns the comparison with what fails allowed the scatter of its deviation."""
-    letter, comparison, kind = one
-    tolerance = comparison.tolerance
+    comparison, tolerance = one.comparison, one.comparison.tolerance
     rows = worst_entries(comparison, comparison.fails)
-
-    def gaps(point: Vector) -> Vector:
-        reference = _reference_at(columns, point, kind, rows, found)
-        return _automatic_at(columns, point, kind, rows, found) - reference
-
-    leaves, seed = found.tangent.leaves, columns.probes.seed
-    slack = np.zeros(comparison.error.size)
-    slack[rows] = NEIGHBOUR_FACTOR * scatter(columns.problem, tolerance.eps, seed, leaves, gaps)
+    slack = _reference_scatter(columns, one, found, rows)
     after = replace(comparison, error=comparison.error + slack)
     if tolerance.eps <= COARSE_EPS:
         unit = EXACT_UNITS * tolerance.eps * comparison.scales.secant
@@ -1824,7 +1824,40 @@ def _allow_reference_scatter(
         moves = np.nan_to_num(moves) * np.abs(comparison.reference[rows])
         slack[rows] = np.fmax(slack[rows], moves)
         after = replace(comparison, error=comparison.error + slack)
-    return ModeComparison(letter, after, kind)
+    return one._replace(comparison=after)
+
+
+def _reference_scatter(
+    columns: Columns, one: ModeComparison, found: Column, rows: list[int]
+) -> Vector:
+    """Returns what rounding at points close to x allows these rows to be off by, and 0 elsewhere.
+
+    That is the scatter of their deviation, and in a program that iterates what an engine may leave
+    out as well.
+    """
+
+    def gaps(point: Vector) -> Vector:
+        reference = _reference_at(columns, point, one.kind, rows, found)
+        return _automatic_at(columns, point, one.kind, rows, found) - reference
+
+    eps, leaves, seed = one.comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
+    slack = np.zeros(one.comparison.error.size)
+    slack[rows] = NEIGHBOUR_FACTOR * scatter(columns.problem, eps, seed, leaves, gaps)
+    if columns.estimator.iterates:
+        slack[rows] = np.fmax(slack[rows], _of_iterations(columns, one, found, rows))
+    return slack
+
+
+def _of_iterations(columns: Columns, one: ModeComparison, found: Column, rows: list[int]) -> Vector:
+    """Returns what an engine may be off by in these rows that ends the iterations of a
+    decomposition early: what their references change by where x moves by `ITERATED_UNITS` units of
+    rounding.
+    """
+    everywhere = slice(None)
+    _, reference = _beside_reference(columns, one, found, rows, everywhere, FOLLOWED_DISTANCES)
+    rates = np.abs(reference[1:] - reference[0]) / np.array(FOLLOWED_DISTANCES)[:, None]
+    units = ITERATED_UNITS * one.comparison.tolerance.eps
+    return np.asarray(units * np.nan_to_num(np.max(rates, axis=0), posinf=0.0))
 
 
 def _follows(
