@@ -121,6 +121,9 @@ class _Watching(TorchFunctionMode):
     tensors that the function makes of no floating number that came from elsewhere, as `torch.eye`
     or a mask are. Rounding such a constant is a part of the formula, and no rounding of x.
 
+    A tensor is no constant any more where something of x was written into it: by an operator that
+    is seen, by one that is not, which its version tells, or into memory that was handed out.
+
     `torch.compile` looks into it, and would make a symbol of a number that it keeps.
     """
 
@@ -128,8 +131,9 @@ class _Watching(TorchFunctionMode):
         """Nothing was returned yet."""
         super().__init__()
         self.dtypes: set[torch.dtype] = set()
-        self._constants: dict[int, torch.Tensor] = {}
-        """By the address of its numbers, which must not be used again while it is known."""
+        self._constants: dict[int, tuple[torch.Tensor, int]] = {}
+        """With their versions, by the address of their numbers, which must not be used again while
+        it is known."""
 
     def __torch_function__(
         self,
@@ -143,6 +147,7 @@ class _Watching(TorchFunctionMode):
         name = getattr(func, "__name__", "")
         of_shapes = name.startswith("new_") or name.endswith("_like")
         read = not of_shapes and any(not self._is_constant(one) for one in operands)
+        read = read or "empty" in name  # what will be written there is not known
         result = func(*args, **given)
         results = [one for one in _tensors(result) if _is_inexact(one)]
         if read and _in_place(name):
@@ -153,11 +158,30 @@ class _Watching(TorchFunctionMode):
                 self.dtypes.add(leaf.dtype)
                 self._constants.pop(address, None)
             elif address:
-                self._constants[address] = leaf
+                self._constants[address] = leaf, _version(leaf)
+        for leaf in operands:
+            if name in HANDED_OUT and self._constants.pop(_memory(leaf), None) is not None:
+                self.dtypes.add(leaf.dtype)
+            elif not read and _memory(leaf) in self._constants:
+                self._constants[_memory(leaf)] = leaf, _version(leaf)
         return result
 
     def _is_constant(self, tensor: torch.Tensor) -> bool:
-        return _memory(tensor) in self._constants
+        known = self._constants.get(_memory(tensor))
+        if known is not None and _version(tensor) != known[1]:
+            del self._constants[_memory(tensor)]
+            self.dtypes.add(tensor.dtype)
+            known = None
+        return known is not None
+
+
+HANDED_OUT = ("numpy", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage")
+"""The methods by which others than operators may write into a tensor."""
+
+
+def _version(tensor: torch.Tensor) -> int:
+    """Returns how often operators have written into the numbers of a tensor, as far as known."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _is_inexact(tensor: torch.Tensor) -> bool:

@@ -82,7 +82,22 @@ def into_zeros(xp, x):
     return held.double() + x
 
 
+def by_a_kernel(xp, x):
+    """Written by code that no operator shows, through the memory of the result."""
+    held = torch.zeros(3, 3)
+    np.copyto(held.numpy(), x.detach().sin().numpy(), casting="same_kind")
+    return held.double() * x
+
+
+def unwritten(xp, x):
+    held = torch.empty_like(x, dtype=torch.float32)
+    held.fill_(0.5)
+    return held.double() * x
+
+
 ROUNDED = {
+    "a kernel": by_a_kernel,
+    "memory that is empty": unwritten,
     "a conversion": lambda xp, x: cast(xp, xp.sin(cast(xp, x, "float32")), "float64") * x,
     "entries of zeros": into_zeros,
     "a conversion into zeros": lambda xp, x: torch.zeros(3, 3).copy_(x).sin().double(),
@@ -103,12 +118,19 @@ ROUNDED = {
         (xp.zeros((3, 3), dtype="float32"),) * 2,
     )[0],
 }
-TORCH = ["a conversion", "entries of zeros", "a conversion into zeros", "a view of zeros"]
+TORCH = [
+    "a kernel",
+    "memory that is empty",
+    "a conversion",
+    "entries of zeros",
+    "a conversion into zeros",
+    "a view of zeros",
+]
 
 
 @cells(
     "name",
-    torch=[*TORCH, "zeros that held a constant"],
+    torch=[*TORCH, "a conversion into zeros", "a view of zeros", "zeros that held a constant"],
     jax=["a conversion", "entries of zeros of JAX", "a loop", "a loop that begins with constants"],
 )
 def test_what_is_made_of_x_in_a_narrower_dtype_is_rounding(adjudge_backend, request, name):
