@@ -278,9 +278,8 @@ class _Moving(TorchFunctionMode):
         return made
 
     def _moves(self, tensor: torch.Tensor) -> bool:
-        floating = tensor.dtype.is_floating_point or tensor.dtype.is_complex
         dense = tensor.layout is torch.strided and 0 not in tensor.stride()
-        return floating and dense and (self.wide or tensor.dtype not in DOUBLE)
+        return _is_inexact(tensor) and dense and (self.wide or tensor.dtype not in DOUBLE)
 
     def _as_read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns an operand, moved where nothing here has made it."""

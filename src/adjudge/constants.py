@@ -320,16 +320,17 @@ FOLLOWED_DISTANCES = (2.0**-20, 3 * 2.0**-21, 2.0**-19, 3 * 2.0**-20)
 """An error of 1e-8 that is another part of the derivative at `REFERENCE_DISTANCES` would pass as
 rounding. Closer by, at these distances over the scale of x, it is the same, and what it is an error
 of still moves by far more than it. The values are ours and have no derivation."""
-ITERATED_UNITS = 32
-"""What an engine leaves out of a decomposition is the same at all points close by, so that no
-scatter shows it, and right derivatives of 29 singular values failed at two of eight seeds. A
-derivative of eigenvalues or singular values may be off by what it changes by where x moves by so
-many units of rounding of its largest entry. LAPACK leaves out what is below 8 * 8 * 2^-53 of that,
-which is this number of units (dlasd7, dlaed8; version 3.12)."""
 FOLLOWED_PART = 1 / 8
 """Beside an exact reference an automatic value that is off by less than the rounding of f's values
 may be made of these. It is not where it is off by the same at all of these points, but for this
 part, while its reference moves by the inverse of this part times as much. The value is ours."""
+ITERATED_UNITS = 32
+"""An engine ends the iterations of a decomposition early, and what is left is the same at all
+points close by, so that no scatter shows it: right derivatives of 29 singular values failed at
+three of twelve seeds. A derivative of eigenvalues or singular values may be off by what it changes
+by where x moves by so many units of rounding of its largest entry. LAPACK drops couplings of 8 * 8
+* 2^-53 of that in one of its routines (dlasd7), which is this number of units, and of an eighth of
+it in others (dlasd2, dlaed2, dlaed8); some 20 units were measured. To allow the largest is ours."""
 REFERENCE_VALUE_UNITS = 64
 """f and its reference are rounded differently, and every reference would be another function. A
 difference of up to this many units of rounding of f, relative to the median of its leaf, needs no
@@ -437,8 +438,7 @@ shows. The value is ours."""
 NEAREST_TIE = 2.0**-17
 """Terms of a tie whose weights differ meet where each entry moves by the inverse of its weight. An
 entry moves by at least this part of its scale, since less drowns in rounding, so that weights over
-five decades are seen to tie. With 2^-13 in its place right rules failed at weights over four. The
-value is ours."""
+five decades are seen to tie. The value is ours."""
 PARTS_OF_TIE = (1.0, 1 / 8, 8.0)
 """One term of a tie is the largest where its entry moves by so much less or more than the others
 do, and another one where none does. The values are ours; any not close to 1 serve."""

@@ -401,8 +401,8 @@ def test_the_sign_bit_of_zero_is_no_comparison():
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_what_a_decomposition_leaves_out_is_no_error(seed):
-    """LAPACK drops couplings of 32 units of rounding of the largest entry, the same ones at all
-    points close by. Derivatives of singular values failed for that at these seeds.
+    """It leaves out the same at all points close by, so that no scatter shows it. Derivatives of
+    singular values failed for that at these seeds.
     """
     a = jnp.asarray(np.random.RandomState(2923346000).randn(29, 29) * 3)
     report = adjudge.examine(

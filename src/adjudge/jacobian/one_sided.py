@@ -170,6 +170,7 @@ class _Search:
         self.random = generator(table.probes.seed, Stream.KINK_TANGENTS)
         narrow = self.base.coarsest_eps > NARROW_EPS
         self.step, self.relative = NARROW_ONE_SIDED if narrow else ONE_SIDED
+        self.close = CLOSE_TO_TIE[:1] if narrow else CLOSE_TO_TIE
         self.relative = max(self.relative, table.tolerance.relative)
         self.lengths = self._lengths()
         self.tangents = list(self._level_tangents())
@@ -353,9 +354,11 @@ class _Search:
         """
         (long, short), (far, near) = SECANTS_BESIDE_KINK, SECANT_REACH
         h, beside = self.step, np.zeros_like(tangent)
-        if row is not None and not (np.any(row) and np.all(np.isfinite(row))):
-            row = None
-        close = CLOSE_TO_TIE if self.base.coarsest_eps <= NARROW_EPS else CLOSE_TO_TIE[:1]
+        ties, said, most = [], np.zeros(0), 0
+        if row is not None:
+            ties = [towards_tie(self.lengths, row, nearest) for nearest in self.close]
+            said = np.abs(row * tangent)
+            most = int(np.argmax(said))
         for k in range(long + short):
             if not self.table.budget.allows(2):
                 return
@@ -364,11 +367,9 @@ class _Search:
             else:
                 reach = (far if k < long else near) * h
                 beside = h * self.random.normal(size=beside.size)
-                if k % 4 and row is not None:
-                    moves, level = towards_tie(self.lengths, row, close[k // 4 % len(close)])
+                if k % 4 and ties:
+                    moves, level = ties[k // 4 % len(ties)]
                     beside = np.abs(beside) * moves
-                    said = np.abs(row * tangent)
-                    most = np.argmax(said)
                     beside[most] *= PARTS_OF_TIE[k // 8 % len(PARTS_OF_TIE)]
                     reach *= 1 if k < long else level / max(said[most], level)
                 else:
@@ -444,10 +445,13 @@ class _Search:
             if not budget.allows(2):
                 return None
             row = reverse.row(self.base, w)
-            more = self._apart(row, w) if k == 0 else ()
-            for slopes in itertools.chain(self.along, self._along_row(row), more):
+            followed = row if np.any(row) and np.all(np.isfinite(row)) else None
+            more = [] if followed is None else [self._along_row(row)]
+            if more and k == 0:
+                more.append(self._apart(row, w))
+            for slopes in itertools.chain(self.along, *more):
                 automatic = float(row @ slopes.tangent)
-                bounds = self._beyond(slopes, w, automatic, row)
+                bounds = self._beyond(slopes, w, automatic, followed)
                 if bounds is not None:
                     return self._entry(tally.mode, w, automatic, bounds)
         return None
@@ -467,8 +471,6 @@ class _Search:
         """Yields the slopes along the row itself, along its largest entries, and where its entries
         differ along its inverse.
         """
-        if not np.all(np.isfinite(row)) or not np.any(row):
-            return
         parts = row * self.lengths
         parts = parts / np.max(np.abs(parts))
         tangents = [np.sign(parts) * np.abs(parts) ** power * self.lengths for power in ROW_POWERS]
@@ -483,10 +485,9 @@ class _Search:
         """Yields the slopes along the tangent that separates the row from the rows of reverse mode
         at points beside x, where they do not surround it.
         """
-        if row.size > MOST_SEPARATED or not np.all(np.isfinite(row)) or not np.any(row):
+        if row.size > MOST_SEPARATED:
             return
-        narrow = self.base.coarsest_eps > NARROW_EPS
-        moves, _ = towards_tie(self.lengths, row, CLOSE_TO_TIE[0 if narrow else -1])
+        moves, _ = towards_tie(self.lengths, row, self.close[-1])
         scales, rows = np.abs(moves), []
         largest = np.argsort(-np.abs(row * scales), kind="stable")[:TIES_BESIDE_KINK]
         for k, part, side in itertools.product(largest, PARTS_OF_TIE[1:], (1.0, -1.0)):

@@ -9,7 +9,7 @@ has to measure what it allows. New evidence is one stage more in the list.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
@@ -1853,9 +1853,10 @@ def _of_iterations(columns: Columns, one: ModeComparison, found: Column, rows: l
     decomposition early: what their references change by where x moves by `ITERATED_UNITS` units of
     rounding.
     """
-    everywhere = slice(None)
-    _, reference = _beside_reference(columns, one, found, rows, everywhere, FOLLOWED_DISTANCES)
-    rates = np.abs(reference[1:] - reference[0]) / np.array(FOLLOWED_DISTANCES)[:, None]
+    at_x, rates = one.comparison.reference[rows], []
+    points = _points_beside(columns, found, slice(None), FOLLOWED_DISTANCES)
+    for far, point in zip(FOLLOWED_DISTANCES, points, strict=True):
+        rates.append(np.abs(_reference_at(columns, point, one.kind, rows, found) - at_x) / far)
     units = ITERATED_UNITS * one.comparison.tolerance.eps
     return np.asarray(units * np.nan_to_num(np.max(rates, axis=0), posinf=0.0))
 
@@ -1899,20 +1900,28 @@ def _beside_reference(
     """Returns the automatic values of these rows and their references, at x and at points at which
     this `part` of x is moved by these distances over its scale, a row for each point.
     """
-    problem, comparison = columns.problem, one.comparison
+    comparison = one.comparison
+    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+    for point in _points_beside(columns, found, part, distances):
+        there = _reference_at(columns, point, one.kind, rows, found)
+        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
+    automatic, reference = zip(*pairs, strict=True)
+    return np.array(automatic), np.array(reference)
+
+
+def _points_beside(
+    columns: Columns, found: Column, part: slice, distances: Sequence[float]
+) -> Iterator[Vector]:
+    """Yields the points at which this `part` of x is moved by these distances over its scale."""
+    problem = columns.problem
     leaves = found.tangent.leaves if part != slice(None) else range(len(problem.X.leaves))
     random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
-    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
     for far in distances:
         point = problem.origin.copy()
         signs = random.choice(np.array([-far, far]), point[part].size)
         moves = found.tangent.vector[part] != 0 if part != slice(None) else True
         point[part] += np.where(moves, signs * scale(point[part]), 0.0)
-        point = representable(problem, problem.clipped(point), leaves)
-        there = _reference_at(columns, point, one.kind, rows, found)
-        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
-    automatic, reference = zip(*pairs, strict=True)
-    return np.array(automatic), np.array(reference)
+        yield representable(problem, problem.clipped(point), leaves)
 
 
 def _reference_at(
