@@ -121,8 +121,8 @@ class _Watching(TorchFunctionMode):
     tensors that the function makes of no floating number that came from elsewhere, as `torch.eye`
     or a mask are. Rounding such a constant is a part of the formula, and no rounding of x.
 
-    A tensor is no constant any more where something of x was written into it: by an operator that
-    is seen, by one that is not, which its version tells, or into memory that was handed out.
+    A tensor is no constant any more where something of x was written into it: by an operator, which
+    its version tells, or into memory that was handed out.
 
     `torch.compile` looks into it, and would make a symbol of a number that it keeps.
     """
@@ -150,8 +150,6 @@ class _Watching(TorchFunctionMode):
         read = read or "empty" in name  # what will be written there is not known
         result = func(*args, **given)
         results = [one for one in _tensors(result) if _is_inexact(one)]
-        if read and _in_place(name):
-            results += operands[:1]
         for leaf in results:
             address = _memory(leaf)
             if read:

@@ -324,13 +324,6 @@ FOLLOWED_PART = 1 / 8
 """Beside an exact reference an automatic value that is off by less than the rounding of f's values
 may be made of these. It is not where it is off by the same at all of these points, but for this
 part, while its reference moves by the inverse of this part times as much. The value is ours."""
-ITERATED_UNITS = 32
-"""An engine ends the iterations of a decomposition early, and what is left is the same at all
-points close by, so that no scatter shows it: right derivatives of 29 singular values failed at
-three of twelve seeds. A derivative of eigenvalues or singular values may be off by what it changes
-by where x moves by so many units of rounding of its largest entry. LAPACK drops couplings of 8 * 8
-* 2^-53 of that in one of its routines (dlasd7), which is this number of units, and of an eighth of
-it in others (dlasd2, dlaed2, dlaed8); some 20 units were measured. To allow the largest is ours."""
 REFERENCE_VALUE_UNITS = 64
 """f and its reference are rounded differently, and every reference would be another function. A
 difference of up to this many units of rounding of f, relative to the median of its leaf, needs no

@@ -400,10 +400,8 @@ def test_the_sign_bit_of_zero_is_no_comparison():
 
 
 @pytest.mark.parametrize("seed", [0, 7])
-def test_what_a_decomposition_leaves_out_is_no_error(seed):
-    """It leaves out the same at all points close by, so that no scatter shows it. Derivatives of
-    singular values failed for that at these seeds.
-    """
+def test_the_rounding_of_a_decomposition_is_no_error(seed):
+    """Derivatives of singular values failed for that at these seeds."""
     a = jnp.asarray(np.random.RandomState(2923346000).randn(29, 29) * 3)
     report = adjudge.examine(
         lambda a: jnp.linalg.svd(a, compute_uv=False),
@@ -416,7 +414,7 @@ def test_what_a_decomposition_leaves_out_is_no_error(seed):
     assert report.verdict is Verdict.PASS, str(report)
 
 
-def test_an_error_beyond_what_a_decomposition_leaves_out_is_one():
+def test_an_error_beyond_the_rounding_of_a_decomposition_is_one():
     @jax.custom_jvp
     def f(a):
         return jnp.linalg.svd(a, compute_uv=False)

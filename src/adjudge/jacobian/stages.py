@@ -9,7 +9,7 @@ has to measure what it allows. New evidence is one stage more in the list.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
@@ -36,7 +36,6 @@ from adjudge.constants import (
     GROSS_TOLERANCES,
     INSIDE_FACTOR,
     ISOLATED_TOLERANCES,
-    ITERATED_UNITS,
     JUMP_BEYOND,
     JUMP_REACH,
     KINKED_PART,
@@ -1830,11 +1829,7 @@ def _allow_reference_scatter(
 def _reference_scatter(
     columns: Columns, one: ModeComparison, found: Column, rows: list[int]
 ) -> Vector:
-    """Returns what rounding at points close to x allows these rows to be off by, and 0 elsewhere.
-
-    That is the scatter of their deviation, and in a program that iterates what an engine may leave
-    out as well.
-    """
+    """Returns what the scatter of their deviation allows these rows; others are allowed nothing."""
 
     def gaps(point: Vector) -> Vector:
         reference = _reference_at(columns, point, one.kind, rows, found)
@@ -1843,22 +1838,7 @@ def _reference_scatter(
     eps, leaves, seed = one.comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
     slack = np.zeros(one.comparison.error.size)
     slack[rows] = NEIGHBOUR_FACTOR * scatter(columns.problem, eps, seed, leaves, gaps)
-    if columns.estimator.iterates:
-        slack[rows] = np.fmax(slack[rows], _of_iterations(columns, one, found, rows))
     return slack
-
-
-def _of_iterations(columns: Columns, one: ModeComparison, found: Column, rows: list[int]) -> Vector:
-    """Returns what an engine may be off by in these rows that ends the iterations of a
-    decomposition early: what their references change by where x moves by `ITERATED_UNITS` units of
-    rounding.
-    """
-    at_x, rates = one.comparison.reference[rows], []
-    points = _points_beside(columns, found, slice(None), FOLLOWED_DISTANCES)
-    for far, point in zip(FOLLOWED_DISTANCES, points, strict=True):
-        rates.append(np.abs(_reference_at(columns, point, one.kind, rows, found) - at_x) / far)
-    units = ITERATED_UNITS * one.comparison.tolerance.eps
-    return np.asarray(units * np.nan_to_num(np.max(rates, axis=0), posinf=0.0))
 
 
 def _follows(
@@ -1900,28 +1880,20 @@ def _beside_reference(
     """Returns the automatic values of these rows and their references, at x and at points at which
     this `part` of x is moved by these distances over its scale, a row for each point.
     """
-    comparison = one.comparison
-    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
-    for point in _points_beside(columns, found, part, distances):
-        there = _reference_at(columns, point, one.kind, rows, found)
-        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
-    automatic, reference = zip(*pairs, strict=True)
-    return np.array(automatic), np.array(reference)
-
-
-def _points_beside(
-    columns: Columns, found: Column, part: slice, distances: Sequence[float]
-) -> Iterator[Vector]:
-    """Yields the points at which this `part` of x is moved by these distances over its scale."""
-    problem = columns.problem
+    problem, comparison = columns.problem, one.comparison
     leaves = found.tangent.leaves if part != slice(None) else range(len(problem.X.leaves))
     random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
+    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
     for far in distances:
         point = problem.origin.copy()
         signs = random.choice(np.array([-far, far]), point[part].size)
         moves = found.tangent.vector[part] != 0 if part != slice(None) else True
         point[part] += np.where(moves, signs * scale(point[part]), 0.0)
-        yield representable(problem, problem.clipped(point), leaves)
+        point = representable(problem, problem.clipped(point), leaves)
+        there = _reference_at(columns, point, one.kind, rows, found)
+        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
+    automatic, reference = zip(*pairs, strict=True)
+    return np.array(automatic), np.array(reference)
 
 
 def _reference_at(
