@@ -324,6 +324,13 @@ FOLLOWED_PART = 1 / 8
 """Beside an exact reference an automatic value that is off by less than the rounding of f's values
 may be made of these. It is not where it is off by the same at all of these points, but for this
 part, while its reference moves by the inverse of this part times as much. The value is ours."""
+ITERATED_UNITS = 64
+"""An engine ends the iterations of a decomposition early, and what is left is the same at all
+points close by, so that no scatter shows it: right singular vectors of a matrix of nine numbers
+failed by 1e-13. A derivative of what a decomposition gives may be off by what it changes by where x
+moves by so many units of rounding. LAPACK drops couplings of `2^-53 * min(100, 2^(53 / 8))` of the
+numbers beside them when it iterates for singular values (dbdsqr), which is 49 units; to allow the
+next power of two is ours."""
 REFERENCE_VALUE_UNITS = 64
 """f and its reference are rounded differently, and every reference would be another function. A
 difference of up to this many units of rounding of f, relative to the median of its leaf, needs no

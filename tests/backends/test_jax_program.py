@@ -414,6 +414,53 @@ def test_the_rounding_of_a_decomposition_is_no_error(seed):
     assert report.verdict is Verdict.PASS, str(report)
 
 
+def symmetric(x):
+    """Returns a matrix whose singular vectors LAPACK finds to 3e-14."""
+    a = jnp.array([[2, 0.35, 0.175], [0.35, 1.7, 0.175], [0.175, 0.175, 1.4]])
+    return a.at[2, 0].add(x[0]).at[1, 1].multiply(x[1])
+
+
+@pytest.mark.parametrize("mode", ["R", "F"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_decomposition_leaves_out_is_no_error(mode, seed):
+    """LAPACK ends its iterations early, so that singular vectors are off by the same at all points
+    close by: their right derivatives failed by 1e-13.
+    """
+    report = adjudge.examine(
+        lambda x: jax.scipy.linalg.svd(symmetric(x)),
+        jnp.array([0.0, 1.0]),
+        reference="exact",
+        mode="full",
+        seed=seed,
+        modes=[mode],
+        blame=False,
+    )
+    assert report.verdict is Verdict.PASS, str(report)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_error_beyond_what_a_decomposition_leaves_out_is_one(seed):
+    @jax.custom_jvp
+    def f(x):
+        return jax.scipy.linalg.svd(symmetric(x))
+
+    @f.defjvp
+    def _(primals, tangents):
+        y, (du, ds, dv) = jax.jvp(lambda x: jax.scipy.linalg.svd(symmetric(x)), primals, tangents)
+        return y, (du.at[seed % 3, 1].multiply(1 + 3e-11), ds, dv)
+
+    report = adjudge.examine(
+        f,
+        jnp.array([0.0, 1.0]),
+        reference="exact",
+        mode="full",
+        seed=seed,
+        modes=["F"],
+        blame=False,
+    )
+    assert report.verdict is Verdict.FAIL, str(report)
+
+
 def test_an_error_beyond_the_rounding_of_a_decomposition_is_one():
     @jax.custom_jvp
     def f(a):

@@ -98,6 +98,31 @@ def test_beside_an_exact_reference_the_rounding_of_the_program_is_no_error(name)
     assert wrong.verdict is FAIL, str(wrong)
 
 
+STANDING = {
+    "erf": (torch.erf, [5.0, 20.0, 26.0]),
+    "erfc": (torch.special.erfc, [-5.0, -20.0, 2.0]),
+    "ndtr": (torch.special.ndtr, [30.0, 12.0, 1.0]),
+}
+"""Functions that stand still in double precision, while their rules have all digits but those that
+a large exponent takes."""
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", STANDING)
+def test_a_tail_is_decided_where_its_rule_has_more_digits_than_the_function(name, seed):
+    f, numbers = STANDING[name]
+    x = torch.tensor(numbers, dtype=torch.float64)
+    report = adjudge.examine(f, x, reference="exact", seed=seed, mode="full", blame=False)
+    assert report.verdict is PASS, str(report)
+    scaled = with_rule(
+        lambda x: x.clone(), lambda x: 1 + 1e-9 * (torch.arange(3) == seed % 2).double()
+    )
+    wrong = adjudge.examine(
+        lambda x: f(scaled(x)), x, reference="exact", seed=seed, mode="full", blame=False
+    )
+    assert wrong.verdict is FAIL, str(wrong)
+
+
 def bisected(x):
     """The square root by sixteen steps of bisection, which moves in steps of 2^-16 alone."""
     low, high = torch.zeros_like(x), torch.full_like(x, 4.0)

@@ -7,7 +7,7 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -44,7 +44,7 @@ from adjudge.estimate.directional import (
 from adjudge.estimate.exact import Exact, flint_is_installed, work_of
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Reference, Referenced, bind
-from adjudge.estimate.replay import STEPS, Roundings
+from adjudge.estimate.replay import ITERATED, STEPS, Roundings
 from adjudge.estimate.stencils import Estimate, central_difference
 from adjudge.floats import Vector
 from adjudge.problem import Base, Problem, Space, Tangent, at_once
@@ -150,6 +150,13 @@ class Estimator(ABC):
     def replays(self) -> int:
         """How many operations on numbers are replayed for a column."""
         return 0
+
+    @property
+    def iterates(self) -> bool:
+        """Whether the reference is known to be of a program that iterates inside of an operation;
+        see `ByReference.iterates`.
+        """
+        return False
 
     def over(self, base: Base) -> Self:
         """Returns the same estimator with other magnitudes of the outputs."""
@@ -281,8 +288,18 @@ class ByReference(Estimator):
         """Whether the program that is replayed compares or rounds numbers. A bisection has another
         derivative than its root, so that nothing is proved to be wrong then.
         """
+        return self._does_one_of(STEPS)
+
+    @property
+    def iterates(self) -> bool:
+        """Whether the program that is replayed, if there is one, takes eigenvalues or singular
+        values. An engine does so by iterations, which it ends early.
+        """
+        return isinstance(self.reference.reference, Exact) and self._does_one_of(ITERATED)
+
+    def _does_one_of(self, names: Container[str]) -> bool:
         primal = self.reference.primal
-        return any(one.name in STEPS for one in primal.program(primal.origin).operations)
+        return any(one.name in names for one in primal.program(primal.origin).operations)
 
     def _first(self, v: Tangent) -> Column:
         problem = self.problem

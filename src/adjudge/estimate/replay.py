@@ -237,6 +237,10 @@ NORMWISE = frozenset(
 """The operations whose algorithms are backward stable in norm: what rounding does to an entry is
 relative to the largest one (Higham 2002, chapters 3, 9 and 19)."""
 
+ITERATED = frozenset({"eigh", "eig", "svd"})
+"""The operations whose algorithms iterate until what is left is small beside the largest entry.
+What they leave out is the same at all points close to each other, and no noise."""
+
 
 STEPS = frozenset(
     {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "argmax", "argmin"}

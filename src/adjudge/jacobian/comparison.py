@@ -292,7 +292,7 @@ class Comparison:
         t = self.tolerance
         if not (t.exact and t.automatic):
             return np.zeros(self.automatic.size, bool)
-        own = self.error + t.relative * np.maximum(self.largest, self._beside) + UNDERFLOW
+        own = self.error + t.relative * np.maximum(self.largest, self.rounded_with) + UNDERFLOW
         beyond = (self.difference > own) & ~self._rounded_zero
         return np.asarray(self.agrees & self.moved & beyond & ~self.equal_nans)
 
@@ -330,13 +330,13 @@ class Comparison:
         if not np.all(close):
             close |= self.difference <= UNDERFLOW * self.scales.weight
         if self.tolerance.exact and not np.all(close):
-            close |= self.difference <= self.allowed + self.tolerance.relative * self._beside
+            close |= self.difference <= self.allowed + self.tolerance.relative * self.rounded_with
         if self.from_reference:
             close |= self._rounded_zero
         return (finite & close) | self.equal_nans
 
     @cached_property
-    def _beside(self) -> Vector:
+    def rounded_with(self) -> Vector:
         """The sizes of the numbers with which an automatic derivative was rounded: the whole of a
         projection, or else the largest of the column, where it is of the same leaves.
 

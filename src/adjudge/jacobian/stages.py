@@ -9,7 +9,7 @@ has to measure what it allows. New evidence is one stage more in the list.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
@@ -36,6 +36,7 @@ from adjudge.constants import (
     GROSS_TOLERANCES,
     INSIDE_FACTOR,
     ISOLATED_TOLERANCES,
+    ITERATED_UNITS,
     JUMP_BEYOND,
     JUMP_REACH,
     KINKED_PART,
@@ -1331,12 +1332,7 @@ class ReplayedRounding(Stage):
             follows = _follows(columns, one, found, comparison.by_values | within)
             sharp = one._replace(comparison=comparison.without_values(follows))
             newly = follows & sharp.comparison.fails & ~comparison.fails
-            if np.any(newly):
-                rows = worst_entries(sharp.comparison, newly)
-                slack = _reference_scatter(columns, sharp, found, rows)
-                error = sharp.comparison.error + slack
-                sharp = sharp._replace(comparison=replace(sharp.comparison, error=error))
-            sharper.append(sharp)
+            sharper.append(_allow_scatter(columns, sharp, found, newly))
             excused.append((comparison.by_values | within) & ~follows)
         trial, own = trial.with_compared(sharper, self.name), rounded.estimate.own_error
         if own is not None:
@@ -1346,7 +1342,34 @@ class ReplayedRounding(Stage):
         failing = [
             mask & one.comparison.fails for mask, one in zip(excused, trial.compared, strict=True)
         ]
-        return self._allowed(trial, wide, failing)
+        trial = self._allowed(trial, wide, failing)
+        settled = [
+            self._settled(columns, found, sharp, one, mask)
+            for sharp, one, mask in zip(sharper, trial.compared, excused, strict=True)
+        ]
+        return trial.with_compared(settled, self.name)
+
+    def _settled(
+        self,
+        columns: Columns,
+        found: Column,
+        sharp: ModeComparison,
+        one: ModeComparison,
+        excused: NDArray[np.bool_],
+    ) -> ModeComparison:
+        """Returns the comparison `one` with what its bars leave open settled, where the scatter of
+        points close by is as much as a `sharp` bar has to allow.
+        """
+        wide = excused & one.comparison.undecided
+        if not np.any(wide) or one.kind == "first":
+            return one
+        without = sharp._replace(comparison=sharp.comparison.without_values(wide))
+        off = wide & without.comparison.fails
+        comparison = _allow_scatter(columns, without, found, off).comparison
+        settled = wide & comparison.agrees & ~comparison.undecided
+        kept = one.comparison.without_values(settled)
+        error = np.where(settled, comparison.error, kept.error)
+        return one._replace(comparison=replace(kept, error=error))
 
     def _allowed(
         self, trial: Trial, wide: list[ModeComparison], which: Sequence[NDArray[np.bool_]]
@@ -1803,13 +1826,23 @@ def _marked(mask: NDArray[np.bool_] | bool, where: list[int], size: int) -> NDAr
     return marked
 
 
+def _allow_scatter(
+    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
+) -> ModeComparison:
+    """Returns the comparison with these entries allowed what rounding at points close to x does."""
+    if not np.any(entries):
+        return one
+    _, slack = _reference_scatter(columns, one, found, entries)
+    error = one.comparison.error + slack
+    return one._replace(comparison=replace(one.comparison, error=error))
+
+
 def _allow_reference_scatter(
     columns: Columns, one: ModeComparison, found: Column
 ) -> ModeComparison:
     """Returns the comparison with what fails allowed the scatter of its deviation."""
     comparison, tolerance = one.comparison, one.comparison.tolerance
-    rows = worst_entries(comparison, comparison.fails)
-    slack = _reference_scatter(columns, one, found, rows)
+    rows, slack = _reference_scatter(columns, one, found, comparison.fails)
     after = replace(comparison, error=comparison.error + slack)
     if tolerance.eps <= COARSE_EPS:
         unit = EXACT_UNITS * tolerance.eps * comparison.scales.secant
@@ -1827,18 +1860,45 @@ def _allow_reference_scatter(
 
 
 def _reference_scatter(
-    columns: Columns, one: ModeComparison, found: Column, rows: list[int]
-) -> Vector:
-    """Returns what the scatter of their deviation allows these rows; others are allowed nothing."""
+    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
+) -> tuple[list[int], Vector]:
+    """Returns the worst of these entries, and what rounding at points close to x allows each of all
+    entries to be off by; those that are not asked for are allowed nothing.
+
+    That is the scatter of their deviation. Of many entries only the worst are tried, and the one
+    that scatters least beside the numbers that it was rounded with stands for the rest. In a
+    program that iterates it is what an engine may leave out as well.
+    """
+    rows = worst_entries(one.comparison, entries)
 
     def gaps(point: Vector) -> Vector:
         reference = _reference_at(columns, point, one.kind, rows, found)
         return _automatic_at(columns, point, one.kind, rows, found) - reference
 
     eps, leaves, seed = one.comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
-    slack = np.zeros(one.comparison.error.size)
-    slack[rows] = NEIGHBOUR_FACTOR * scatter(columns.problem, eps, seed, leaves, gaps)
-    return slack
+    apart = np.broadcast_to(scatter(columns.problem, eps, seed, leaves, gaps), len(rows))
+    size = one.comparison.rounded_with
+    relative = np.divide(apart, size[rows], out=np.zeros(len(rows)), where=size[rows] > 0)
+    slack = np.where(entries, np.min(relative, initial=np.inf) * size, 0.0)
+    slack[rows] = apart
+    slack *= NEIGHBOUR_FACTOR
+    if columns.estimator.iterates:
+        slack = np.fmax(slack, np.where(entries, _of_iterations(columns, one, found), 0.0))
+    return rows, slack
+
+
+def _of_iterations(columns: Columns, one: ModeComparison, found: Column) -> Vector:
+    """Returns what an engine may be off by in each entry that ends the iterations of a
+    decomposition early: what their references change by where x moves by `ITERATED_UNITS` units of
+    rounding.
+    """
+    at_x = one.comparison.reference
+    rows, rates = list(range(at_x.size)), []
+    points = _points_beside(columns, found, slice(None), FOLLOWED_DISTANCES)
+    for far, point in zip(FOLLOWED_DISTANCES, points, strict=True):
+        rates.append(np.abs(_reference_at(columns, point, one.kind, rows, found) - at_x) / far)
+    units = ITERATED_UNITS * one.comparison.tolerance.eps
+    return np.asarray(units * np.nan_to_num(np.max(rates, axis=0), posinf=0.0))
 
 
 def _follows(
@@ -1880,20 +1940,28 @@ def _beside_reference(
     """Returns the automatic values of these rows and their references, at x and at points at which
     this `part` of x is moved by these distances over its scale, a row for each point.
     """
-    problem, comparison = columns.problem, one.comparison
+    comparison = one.comparison
+    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+    for point in _points_beside(columns, found, part, distances):
+        there = _reference_at(columns, point, one.kind, rows, found)
+        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
+    automatic, reference = zip(*pairs, strict=True)
+    return np.array(automatic), np.array(reference)
+
+
+def _points_beside(
+    columns: Columns, found: Column, part: slice, distances: Sequence[float]
+) -> Iterator[Vector]:
+    """Yields the points at which this `part` of x is moved by these distances over its scale."""
+    problem = columns.problem
     leaves = found.tangent.leaves if part != slice(None) else range(len(problem.X.leaves))
     random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
-    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
     for far in distances:
         point = problem.origin.copy()
         signs = random.choice(np.array([-far, far]), point[part].size)
         moves = found.tangent.vector[part] != 0 if part != slice(None) else True
         point[part] += np.where(moves, signs * scale(point[part]), 0.0)
-        point = representable(problem, problem.clipped(point), leaves)
-        there = _reference_at(columns, point, one.kind, rows, found)
-        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
-    automatic, reference = zip(*pairs, strict=True)
-    return np.array(automatic), np.array(reference)
+        yield representable(problem, problem.clipped(point), leaves)
 
 
 def _reference_at(
