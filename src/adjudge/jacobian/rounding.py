@@ -108,6 +108,7 @@ def scatter(
     leaves: Collection[int] | None,
     take: Take,
     reach: float = np.inf,
+    until: Callable[[Vector], bool] | None = None,
 ) -> Vector:
     """Returns how far automatic numbers scatter about smooth ones at points beside x, by number.
 
@@ -118,8 +119,9 @@ def scatter(
     distance on. So only what two steps in a row show counts, and nothing from where on the numbers
     were seen to be smooth. The number at x takes no part, so that an error at x alone is not
     mistaken for scatter. No point lies farther off than `reach`, since a fast function has other
-    derivatives there. All leaves move, or these. It is zero in dtypes of sixteen bits, where
-    nothing is smooth over several units of rounding. The rule is ours.
+    derivatives there. All leaves move, or these. No more points are taken once what was found is
+    enough, as `until` says. It is zero in dtypes of sixteen bits, where nothing is smooth over
+    several units of rounding. The rule is ours.
     """
     if eps > COARSE_EPS:
         return np.zeros(())
@@ -130,6 +132,7 @@ def scatter(
         signs = random.choice([-1.0, 1.0], part.stop - part.start)
         move[part] = np.abs(problem.origin[part]) * signs
     means, halves, distances = [], [], []
+    found, before, grown = np.zeros(()), None, np.zeros((), int)
     for power in SCATTER_POWERS:
         distance, pair = eps**power * random.uniform(0.75, 1.0), []
         if distance > reach:
@@ -143,17 +146,20 @@ def scatter(
         means.append((pair[0] + pair[1]) / 2)
         halves.append((pair[0] - pair[1]) / 2)
         distances.append(distance)
-    found, before, grown = np.zeros(()), None, np.zeros((), int)
-    for k in range(1, len(means)):
-        bend = np.abs(means[k] - means[k - 1])
-        turn = np.abs(halves[k - 1] - halves[k] * distances[k - 1] / distances[k])
+        if len(means) < 2:
+            continue
+        longer = distances[-1] / distances[-2]
+        bend = np.abs(means[-1] - means[-2])
+        turn = np.abs(halves[-2] - halves[-1] / longer)
         apart = np.nan_to_num(np.fmax(bend, turn), nan=0.0, posinf=0.0)
         if before is not None:
             level = apart <= LEVEL_SCATTER * before
-            square = (distances[k] / distances[k - 1]) ** 2 * before
+            square = longer**2 * before
             grown = grown + ((apart > square / 2) & (apart < 2 * square))
             counts = level & (grown < SMOOTH_STEPS)
             found = np.fmax(found, np.where(counts, np.fmin(before, apart), 0.0))
+            if until is not None and until(2 * found):
+                break
         before = apart
     return np.asarray(2 * found)
 

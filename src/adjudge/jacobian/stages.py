@@ -1850,7 +1850,7 @@ def _allow_reference_scatter(
     if rows:
         part = found.tangent.part(columns.problem.X)
         pairs = _beside_reference(columns, one, found, rows, part, REFERENCE_DISTANCES)
-        off = np.divide(*pairs) - 1
+        off = np.array([automatic / reference - 1 for automatic, reference in pairs])
         moves = np.max(off, axis=0) - np.min(off, axis=0)
         moves = np.where(moves > SCATTERED_PART * np.abs(off[0]), 2 * moves, 0.0)
         moves = np.nan_to_num(moves) * np.abs(comparison.reference[rows])
@@ -1869,22 +1869,30 @@ def _reference_scatter(
     that scatters least beside the numbers that it was rounded with stands for the rest. In a
     program that iterates it is what an engine may leave out as well.
     """
-    rows = worst_entries(one.comparison, entries)
+    comparison = one.comparison
+    rows, size = worst_entries(comparison, entries), comparison.rounded_with
+    beyond = comparison.difference - comparison.allowed
 
     def gaps(point: Vector) -> Vector:
         reference = _reference_at(columns, point, one.kind, rows, found)
         return _automatic_at(columns, point, one.kind, rows, found) - reference
 
-    eps, leaves, seed = one.comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
-    apart = np.broadcast_to(scatter(columns.problem, eps, seed, leaves, gaps), len(rows))
-    size = one.comparison.rounded_with
-    relative = np.divide(apart, size[rows], out=np.zeros(len(rows)), where=size[rows] > 0)
-    slack = np.where(entries, np.min(relative, initial=np.inf) * size, 0.0)
-    slack[rows] = apart
-    slack *= NEIGHBOUR_FACTOR
+    def slack(apart: Vector) -> Vector:
+        """Returns what is allowed to each entry, where the tried ones are so far apart."""
+        relative = np.divide(apart, size[rows], out=np.zeros(len(rows)), where=size[rows] > 0)
+        allowed = np.where(entries, np.min(relative, initial=np.inf) * size, 0.0)
+        allowed[rows] = apart
+        return NEIGHBOUR_FACTOR * allowed
+
+    def enough(apart: Vector) -> bool:
+        return not np.any(entries & (beyond > slack(apart)))
+
+    eps, leaves, seed = comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
+    apart = scatter(columns.problem, eps, seed, leaves, gaps, until=enough)
+    allowed = slack(apart)
     if columns.estimator.iterates:
-        slack = np.fmax(slack, np.where(entries, _of_iterations(columns, one, found), 0.0))
-    return rows, slack
+        allowed = np.fmax(allowed, np.where(entries, _of_iterations(columns, one, found), 0.0))
+    return rows, allowed
 
 
 def _of_iterations(columns: Columns, one: ModeComparison, found: Column) -> Vector:
@@ -1915,15 +1923,21 @@ def _follows(
         return np.zeros(entries.size, bool)
     follows, everywhere = np.zeros(len(rows), bool), slice(None)
     for distances in (FOLLOWED_DISTANCES, REFERENCE_DISTANCES):
-        automatic, reference = _beside_reference(columns, one, found, rows, everywhere, distances)
-        gaps = automatic - reference
-        off = np.abs(gaps[0])
-        moves = np.ptp(reference, axis=0) >= off / FOLLOWED_PART
-        with np.errstate(invalid="ignore", divide="ignore"):
-            parts = gaps / reference
-            steady = np.max(np.abs(gaps - gaps[0]), axis=0) <= FOLLOWED_PART * off
-            steady |= np.max(np.abs(parts - parts[0]), axis=0) <= FOLLOWED_PART * np.abs(parts[0])
-        follows |= steady & moves & (off > 0)
+        pairs = _beside_reference(columns, one, found, rows, everywhere, distances)
+        automatic, at_x = next(pairs)
+        off, references = automatic - at_x, [at_x]
+        alike = in_part = ~follows & (off != 0)
+        for automatic, reference in pairs:
+            references.append(reference)
+            gap = automatic - reference
+            with np.errstate(invalid="ignore", divide="ignore"):
+                part = off / at_x
+                alike = alike & (np.abs(gap - off) <= FOLLOWED_PART * np.abs(off))
+                in_part = in_part & (np.abs(gap / reference - part) <= FOLLOWED_PART * np.abs(part))
+            if not np.any(alike | in_part):
+                break  # each point costs a replay
+        moves = np.ptp(references, axis=0) >= np.abs(off) / FOLLOWED_PART
+        follows |= (alike | in_part) & moves
         if follows.all():
             break
     return _marked(follows, rows, entries.size)
@@ -1936,17 +1950,14 @@ def _beside_reference(
     rows: list[int],
     part: slice,
     distances: Sequence[float],
-) -> tuple[Vector, Vector]:
-    """Returns the automatic values of these rows and their references, at x and at points at which
-    this `part` of x is moved by these distances over its scale, a row for each point.
+) -> Iterator[tuple[Vector, Vector]]:
+    """Yields the automatic values of these rows and their references, at x and at points at which
+    this `part` of x is moved by these distances over its scale.
     """
-    comparison = one.comparison
-    pairs = [(comparison.automatic[rows], comparison.reference[rows])]
+    yield one.comparison.automatic[rows], one.comparison.reference[rows]
     for point in _points_beside(columns, found, part, distances):
         there = _reference_at(columns, point, one.kind, rows, found)
-        pairs.append((_automatic_at(columns, point, one.kind, rows, found), there))
-    automatic, reference = zip(*pairs, strict=True)
-    return np.array(automatic), np.array(reference)
+        yield _automatic_at(columns, point, one.kind, rows, found), there
 
 
 def _points_beside(
