@@ -11,7 +11,8 @@ Its modules, each of which may import those above it:
   onto any engine exactly.
 - `registry`: which installed engine an array belongs to.
 - `jacobians`: gradients, Jacobians and Hessians, as optimisers take them, as vjps and jvps.
-- `recording`: what a function of NumPy arrays does, in that vocabulary.
+- `numpy_functions`: what functions of NumPy and SciPy mean in that vocabulary.
+- `recording`: what a function of NumPy arrays does, in these words.
 - `by_hand`: derivatives written by hand as an engine.
 
 Invariant: nothing in here knows of checking. A user's array is read and copied, never written

@@ -8,77 +8,42 @@ computes what NumPy computes, and adds an operation to the program. What hands t
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from adjudge.engine import numpy_functions
+from adjudge.engine.numpy_functions import (
+    COMPOSED,
+    FOLDS,
+    FORMULAS,
+    MOVING,
+    SCIPY,
+    SHAPED,
+    UFUNCS,
+    WRITING,
+    Recorded,
+    accumulated,
+    mapped,
+    outer,
+    recorded_in,
+    values_of,
+)
 from adjudge.engine.program import Array, HostArray, Program, ProgramBuilder, Readable
 from adjudge.engine.trace import INPUT, UNKNOWN, Ref, place_of
 from adjudge.errors import Catching, NotSupportedError
 
 REMEDY = "write it with functions of NumPy on its arguments, or leave out reference="
-HERE = __file__
+HERE = frozenset({__file__, numpy_functions.__file__})
 NUMPY = str(Path(np.__file__).parent)
-
-UFUNCS: Mapping[str, str] = {
-    **{
-        name: name
-        for name in (
-            *("add", "subtract", "multiply", "divide", "negative", "reciprocal", "square", "sqrt"),
-            *("exp", "exp2", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "sin", "cos"),
-            *("tan", "sinh", "cosh", "tanh", "hypot", "sign", "copysign", "maximum", "minimum"),
-            *("floor", "ceil", "trunc", "remainder", "fmod", "cbrt", "matmul", "equal", "less"),
-            *("not_equal", "less_equal", "greater", "greater_equal", "isfinite", "isnan"),
-            *("logical_and", "logical_or", "logical_xor", "logical_not", "expit", "xlogy"),
-            *("xlog1py", "erf", "erfc", "erfcx", "erfinv", "ndtr", "log_ndtr", "ndtri", "gammaln"),
-            *("gammainc", "gammaincc", "betainc", "i0", "i1", "i0e", "i1e", "j0", "j1", "y0"),
-            *("y1", "k0", "k1", "k0e", "k1e"),
-        )
-    },
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-    "power": "pow",
-    "float_power": "pow",
-    "absolute": "abs",
-    "fabs": "abs",
-    "rint": "round",
-    "psi": "digamma",
-    "conjugate": "conj",
-    "fmax": "maximum",
-    "fmin": "minimum",
-    "positive": "astype",
-    "bitwise_and": "logical_and",
-    "bitwise_or": "logical_or",
-    "bitwise_xor": "logical_xor",
-    "invert": "logical_not",
-}
-"""The operations of the vocabulary by the names of the ufuncs of NumPy and SciPy."""
-
-MOVING = frozenset(
-    {"reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "squeeze", "expand_dims"}
-    | {"concatenate", "stack", "vstack", "hstack", "dstack", "column_stack", "broadcast_to"}
-    | {"tile", "repeat", "roll", "flip", "fliplr", "flipud", "rot90", "diagonal", "take", "split"}
-    | {"take_along_axis", "array_split", "hsplit", "vsplit", "atleast_1d", "atleast_2d", "triu"}
-    | {"tril", "diag", "diagflat", "matrix_transpose", "copy", "permute_dims", "concat"}
-)
-"""The functions that only move, choose and repeat entries, and add zeros: they are run on the
-numbers of the entries."""
-
-REDUCED = {
-    **{name: name for name in ("sum", "prod", "max", "min", "any", "all")},
-    "amax": "max",
-    "amin": "min",
-}
 
 METHODS = frozenset(
     {"reshape", "ravel", "transpose", "swapaxes", "squeeze", "repeat", "diagonal", "take", "sum"}
@@ -107,7 +72,7 @@ class Recording:
         def frames() -> Iterator[tuple[str, int]]:
             frame = sys._getframe(2)
             while frame is not None:
-                if frame.f_code.co_filename != HERE:
+                if frame.f_code.co_filename not in HERE:
                     yield frame.f_code.co_filename, frame.f_lineno
                 frame = frame.f_back  # type: ignore[assignment]
 
@@ -139,16 +104,20 @@ class Recording:
 
     def opaque(self, name: str, given: Any, values: Any, why: str) -> Any:
         """Adds a step without a translation."""
-        operands = [one.operand for one in _recorded_in(given)]
+        operands = [one.operand for one in recorded_in(given)]
         several = isinstance(values, list | tuple)
         results = [np.asarray(one) for one in (values if several else [values])]
         found = self.builder.opaque(operands, results, **self.about, step=name, why=why)
         made = self.results(results, found)
         return made if several else made[0]
 
-    def moved(self, run: Callable[..., Any], values: Any, args: Any, kwargs: Any) -> Any:
-        """Adds a function that only moves entries; `values` are its results."""
-        operands = _recorded_in((args, kwargs))
+    def moved(
+        self, run: Callable[..., Any], values: Any, args: Any, kwargs: Any, fill: float = 0.0
+    ) -> Any:
+        """Adds a function that only moves entries, and fills in a number; `values` are its
+        results.
+        """
+        operands = recorded_in((args, kwargs))
         arrays, count = list[Any](), 1
 
         def numbered(one: Any) -> Any:
@@ -161,10 +130,10 @@ class Recording:
             count += one.size
             return np.arange(count - one.size, count).reshape(one.shape)
 
-        chosen = run(*_mapped(args, numbered), **_mapped(kwargs, numbered))
+        chosen = run(*mapped(args, numbered), **mapped(kwargs, numbered))
         several = isinstance(values, list | tuple)
         made = [
-            self.emit("take", arrays, value, indices=np.asarray(which) - 1, fill=0.0)
+            self.emit("take", arrays, value, indices=np.asarray(which) - 1, fill=fill)
             for value, which in zip(
                 values if several else [values], chosen if several else [chosen], strict=True
             )
@@ -184,7 +153,7 @@ class Recording:
         return self.builder.finished(found)
 
 
-class RecordedArray(NDArrayOperatorsMixin):
+class RecordedArray(Recorded, NDArrayOperatorsMixin):
     """An array of NumPy that says what is done with it."""
 
     __hash__ = None  # type: ignore[assignment]
@@ -246,13 +215,13 @@ class RecordedArray(NDArrayOperatorsMixin):
         """Writes entries: from here on the array is another value of the program."""
         chosen = self._plain(key)
         values, before = self.values.copy(), self.recording.results(self.values, self.operand)
-        values[chosen] = value.values if isinstance(value, RecordedArray) else value
+        given = _whole(value, self.dtype)
+        values[chosen] = values_of(given)
 
         def written(x: Any, given: Any) -> Any:
             x[chosen] = given
             return x
 
-        given = value if isinstance(value, RecordedArray) else np.asarray(value, self.dtype)
         after = self.recording.moved(written, values, (before, given), {})
         self.values, self.operand = after.values, after.operand
 
@@ -309,26 +278,57 @@ class RecordedArray(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *given: Any, **kwargs: Any) -> Any:
         """Runs a ufunc, and records it."""
-        if method == "reduce" and ufunc.__name__ in _FOLDS:
+        if method == "at":
+            return self._at(ufunc, *given)
+        if method == "reduce" and ufunc.__name__ in FOLDS:
             kwargs = {"axis": 0} | {k: v for k, v in kwargs.items() if v is not None}
-            return getattr(np, _FOLDS[ufunc.__name__])(*given, **kwargs)
+            return getattr(np, FOLDS[ufunc.__name__])(*given, **kwargs)
         out = kwargs.pop("out", None)
-        values = getattr(ufunc, method)(*map(_values, given), **_mapped(kwargs, _values))
-        name = UFUNCS.get(ufunc.__name__)
-        if method == "__call__" and name is not None and not kwargs:
-            integers = np.result_type(*map(_values, given)).kind in "iu"
-            known = name if not (name.startswith("logical") and integers) else None
-            if known is not None:
+        name = ufunc.__name__
+        composed: Any = NotImplemented
+        if method in ("accumulate", "outer"):
+            composed = _tried(
+                accumulated if method == "accumulate" else outer, ufunc, *given, **kwargs
+            )
+        elif method == "__call__" and name in COMPOSED:
+            composed = _tried(COMPOSED[name], *given, **kwargs)
+        if composed is not NotImplemented:
+            return composed if isinstance(composed, tuple) else self._into(out, composed)
+        values = _run(getattr(ufunc, method), given, kwargs)
+        known = UFUNCS.get(name)
+        if method == "__call__" and known is not None and not kwargs:
+            integers = np.result_type(*map(values_of, given)).kind in "iu"
+            if not (known.startswith("logical") and integers):
                 return self._into(out, self.recording.emit(known, given, values))
-        if ufunc.__name__ == "divmod" or method != "__call__" or isinstance(values, tuple):
+        if method != "__call__" or isinstance(values, tuple):
             out = None
-        words = f"numpy.{ufunc.__name__}"
+        words = f"numpy.{name}"
         found = self.recording.opaque(words, (given, kwargs), values, "it has no translation")
         return self._into(out, found)
 
     @staticmethod
-    def _into(out: Any, found: RecordedArray) -> Any:
-        """Returns the result of a ufunc, which may have been written into a recorded array."""
+    def _at(ufunc: Any, target: Any, chosen: Any, value: Any = None) -> None:
+        """Writes what `ufunc.at` does into a recorded array."""
+        if not isinstance(target, RecordedArray):
+            raise NotSupportedError("recording a ufunc that writes into another array", REMEDY)
+        places = np.arange(target.size).reshape(target.shape)[target._plain(chosen)]
+        others = () if value is None else (value,)
+        if np.unique(places).size == places.size:
+            target[chosen] = ufunc(target[chosen], *others)
+        elif ufunc in (np.add, np.subtract):
+            whole = np.broadcast_to(value, places.shape)
+            values = np.zeros(target.shape)
+            np.add.at(values.reshape(-1), places, values_of(whole))
+            total = target.recording.emit(
+                "segment_sum", [whole], values, segments=places, shape=target.shape
+            )
+            target[...] = ufunc(target, total)
+        else:
+            raise NotSupportedError(f"recording {ufunc.__name__}.at of repeated indices", REMEDY)
+
+    @staticmethod
+    def _into(out: Any, found: Any) -> Any:
+        """Returns the result of a ufunc, which may have been written into an array."""
         if out is None:
             return found
         (target,) = out
@@ -340,14 +340,91 @@ class RecordedArray(NDArrayOperatorsMixin):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Runs a function of NumPy, and records it."""
         name, recording = function.__name__, self.recording
-        if name in FORMULAS and function.__module__.startswith("numpy"):
-            found = FORMULAS[name](*args, **kwargs)
-            if found is not NotImplemented:
-                return found
-        values = function(*_mapped(args, _values), **_mapped(kwargs, _values))
+        if function.__module__.startswith("numpy"):
+            if name in SHAPED:
+                return function(*mapped(args, values_of), **mapped(kwargs, values_of))
+            if name in FORMULAS:
+                found = _tried(FORMULAS[name], *args, **kwargs)
+                if found is not NotImplemented:
+                    return found
+            if name in WRITING:
+                return self._write(function, *args, **kwargs)
+        values = _run(function, args, kwargs)
         if name in MOVING:
             return recording.moved(function, values, args, kwargs)
         return recording.opaque(f"numpy.{name}", (args, kwargs), values, "it has no translation")
+
+    @staticmethod
+    def _write(function: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+        """Calls a function that writes into its first argument."""
+        place = WRITING[function.__name__]
+        if not isinstance(target, RecordedArray) or len(args) <= place:
+            raise NotSupportedError("recording a function that writes into another array", REMEDY)
+        given = args[place]
+        data = _whole(given, target.dtype)
+        args = tuple([data if k == place else target._plain(one) for k, one in enumerate(args)])
+        values, before = (
+            target.values.copy(),
+            target.recording.results(target.values, target.operand),
+        )
+        function(values, *mapped(args, values_of), **kwargs)
+
+        def written(x: Any, *args: Any, **kwargs: Any) -> Any:
+            function(x, *args, **kwargs)
+            return x
+
+        after = target.recording.moved(written, values, (before, *args), kwargs)
+        target.values, target.operand = after.values, after.operand
+
+    def sort(self, axis: int = -1, kind: Any = None) -> None:
+        """Sorts the entries in place."""
+        self[...] = np.sort(self, axis=axis)
+
+    def fill(self, value: Any) -> None:
+        """Writes a number into all entries."""
+        self[...] = value
+
+    def argsort(self, axis: Any = -1, kind: Any = None) -> Any:
+        """Returns the order of the entries, which the replay has to find again."""
+        return np.argsort(self, axis=axis)
+
+
+def _tried(formula: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Returns what a formula gives, or `NotImplemented` where it does not take these arguments."""
+    try:
+        inspect.signature(formula).bind(*args, **kwargs)
+    except TypeError:
+        return NotImplemented
+    return formula(*args, **kwargs)
+
+
+def _run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Returns what a function gives for the numbers of its arguments.
+
+    Raises `NotSupportedError` where it writes into one of them. What it writes would not be in the
+    program, and a right derivative would be said to be wrong.
+    """
+    plain = mapped((tuple(args), kwargs), values_of)
+    given = mapped(plain, lambda one: one.copy() if isinstance(one, np.ndarray) else one)
+    values = function(*given[0], **given[1])
+    pairs: list[bool] = []
+
+    def compare(one: Any, two: Any) -> None:
+        if isinstance(one, np.ndarray) and one.dtype.kind in "biufc":
+            pairs.append(np.array_equal(one, two, equal_nan=one.dtype.kind in "fc"))
+
+    for one, two in zip(_arrays_in(plain), _arrays_in(given), strict=True):
+        compare(one, two)
+    if not all(pairs):
+        name = getattr(function, "__name__", "a function")
+        raise NotSupportedError(f"recording {name}, which writes into its arguments", REMEDY)
+    return values
+
+
+def _arrays_in(tree: Any) -> list[Any]:
+    found: list[Any] = []
+    mapped(tree, lambda one: found.append(one) if isinstance(one, np.ndarray) else None)
+    return found
 
 
 class _Method:
@@ -360,236 +437,6 @@ class _Method:
         return self.function(self.array, *args, **kwargs)
 
 
-def _values(one: Any) -> Any:
-    return one.values if isinstance(one, RecordedArray) else one
-
-
-def _mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns arguments with every leaf changed."""
-    if isinstance(tree, dict):
-        return {key: _mapped(one, change) for key, one in tree.items()}
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*[_mapped(one, change) for one in tree])
-    if isinstance(tree, list | tuple):
-        return type(tree)([_mapped(one, change) for one in tree])
-    return change(tree)
-
-
-def _recorded_in(tree: Any) -> list[RecordedArray]:
-    found: list[RecordedArray] = []
-    _mapped(tree, lambda one: found.append(one) if isinstance(one, RecordedArray) else None)
-    return found
-
-
-# ---------------------------------------------------------------- functions
-
-
-_FOLDS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
-_FOLDS |= {"logical_and": "all", "logical_or": "any"}
-
-
-def _reduced(name: str) -> Callable[..., Any]:
-    def formula(x: Any, axis: Any = None, dtype: Any = None, keepdims: Any = False) -> Any:
-        values = getattr(np, name)(x.values, axis=axis, keepdims=keepdims)
-        axes = (axis,) if isinstance(axis, int | np.integer) else axis
-        return x.recording.emit(name, [x], values, axis=axes, keepdims=bool(keepdims))
-
-    return formula
-
-
-def _cumulative(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def formula(x: Any, axis: Any = None) -> Any:
-        x, axis = (np.ravel(x), 0) if axis is None else (x, int(axis))
-        return x.recording.emit(name, [x], function(x.values, axis), axis=axis)
-
-    return formula
-
-
-def _extreme_index(name: str) -> Callable[..., Any]:
-    def formula(x: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-        if axis is None:
-            x, axis = np.ravel(x), 0
-        values = getattr(np, name)(x.values, axis=axis, keepdims=keepdims)
-        return x.recording.emit(name, [x], values, axis=int(axis), keepdims=keepdims)
-
-    return formula
-
-
-def _sort(x: Any, axis: Any = -1) -> Any:
-    x, axis = (np.ravel(x), 0) if axis is None else (x, axis % x.ndim)
-    order = np.argsort(x.values, axis=axis, kind="stable")
-    values = np.take_along_axis(x.values, order, axis)
-    return x.recording.emit("sort", [x], values, axis=axis, indices=order)
-
-
-def _where(condition: Any, *branches: Any) -> Any:
-    if len(branches) != 2:
-        return NotImplemented
-    first = next(_ for _ in _recorded_in((condition, branches)))
-    values = np.where(_values(condition), *map(_values, branches))
-    return first.recording.emit("where", [condition, *branches], values)
-
-
-def _mean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Any:
-    total = np.sum(x, axis=axis, keepdims=keepdims)
-    return total / (x.size / max(1, total.size))
-
-
-def _variance(x: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
-    off = x - _mean(x, axis, keepdims=True)
-    square = off.real**2 + off.imag**2 if x.dtype.kind == "c" else off * off
-    total = np.sum(square, axis=axis, keepdims=keepdims)
-    return total / (x.size / max(1, total.size) - ddof)
-
-
-def _clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
-    x = x if a_min is None else np.maximum(x, a_min)
-    return x if a_max is None else np.minimum(x, a_max)
-
-
-def _dot(a: Any, b: Any) -> Any:
-    return (
-        a * b
-        if np.ndim(_values(a)) == 0 or np.ndim(_values(b)) == 0
-        else (np.matmul(a, b) if np.ndim(_values(b)) < 3 else NotImplemented)
-    )
-
-
-def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    one, two = np.ndim(_values(a)), np.ndim(_values(b))
-    if isinstance(axes, int | np.integer):
-        first, second = list(range(one - axes, one)), list(range(axes))
-    else:
-        first, second = ([ax] if isinstance(ax, int) else list(ax) for ax in axes)
-    first, second = [k % one for k in first], [k % two for k in second]
-    left = [k for k in range(one) if k not in first]
-    right = [k for k in range(two) if k not in second]
-    shape = [np.shape(_values(a))[k] for k in left] + [np.shape(_values(b))[k] for k in right]
-    count = math.prod(np.shape(_values(a))[k] for k in first)
-    a = np.reshape(np.transpose(a, left + first), (-1, count))
-    b = np.reshape(np.transpose(b, second + right), (count, -1))
-    return np.reshape(np.matmul(a, b), shape)
-
-
-def _einsum(subscripts: Any, *operands: Any, **options: Any) -> Any:
-    if not isinstance(subscripts, str) or "." in subscripts:
-        return NotImplemented
-    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
-    terms = inputs.split(",")
-    letters = sorted(set("".join(terms)))
-    if any(len(set(term)) < len(term) for term in terms):
-        return NotImplemented
-    if not arrow:
-        output = "".join(one for one in letters if inputs.count(one) == 1)
-    order = [*output, *(one for one in letters if one not in output)]
-    product: Any = 1.0
-    for term, operand in zip(terms, operands, strict=True):
-        turned = np.transpose(operand, [term.index(one) for one in order if one in term])
-        shape = iter(np.shape(_values(turned)))
-        product = product * np.reshape(turned, [next(shape) if o in term else 1 for o in order])
-    return np.sum(product, axis=tuple(range(len(output), len(order))))
-
-
-def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    if ord not in (None, 2, "fro") or (axis is None and x.ndim == 2 and ord == 2):
-        return NotImplemented
-    square = x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x
-    return np.sqrt(np.sum(square, axis=axis, keepdims=keepdims))
-
-
-def _solve(a: Any, b: Any) -> Any:
-    vector = np.ndim(_values(b)) == 1
-    recording = _recorded_in((a, b))[0].recording
-    b = np.reshape(b, (-1, 1)) if vector else b
-    found = recording.emit("solve", [a, b], np.linalg.solve(_values(a), _values(b)))
-    return np.reshape(found, -1) if vector else found
-
-
-def _of_matrix(name: str) -> Callable[..., Any]:
-    def formula(a: Any) -> Any:
-        values = getattr(np.linalg, name)(a.values)
-        results = list(values) if isinstance(values, tuple) else values
-        if name == "cholesky":  # NumPy reads one triangle
-            lower = np.tril(a)
-            a = lower + np.conj(np.swapaxes(np.tril(a, -1), -1, -2))
-        if name == "eigh":
-            lower = np.tril(a, -1)
-            diagonal = np.eye(a.shape[-1]) * a
-            a = lower + np.conj(np.swapaxes(lower, -1, -2)) + diagonal
-        found = a.recording.emit(name, [a], results)
-        return type(values)(*found) if hasattr(values, "_fields") else found
-
-    return formula
-
-
-def _fft(inverse: bool) -> Callable[..., Any]:
-    def formula(x: Any, n: Any = None, axis: int = -1, norm: Any = None) -> Any:
-        if n not in (None, x.shape[axis]) or norm not in (None, "backward"):
-            return NotImplemented
-        axis = axis % x.ndim
-        values = (np.fft.ifft if inverse else np.fft.fft)(x.values, axis=axis)
-        count = x.shape[axis]
-        scaled = values * count if inverse else values
-        found = x.recording.emit("fft", [x], scaled, axis=axis, inverse=inverse)
-        return found / count if inverse else found
-
-    return formula
-
-
-def _filled(name: str) -> Callable[..., Any]:
-    def formula(x: Any, *args: Any, **options: Any) -> Any:
-        if _recorded_in(args):
-            return NotImplemented
-        values = getattr(np, name)(x.values, *args, **options)
-        return x.recording.results(values, values)  # a constant, into which may be written
-
-    return formula
-
-
-FORMULAS: Mapping[str, Callable[..., Any]] = {
-    **{theirs: _reduced(name) for theirs, name in REDUCED.items()},
-    "cumsum": _cumulative("cumulative_sum", np.cumsum),
-    "cumprod": _cumulative("cumulative_prod", np.cumprod),
-    "argmax": _extreme_index("argmax"),
-    "argmin": _extreme_index("argmin"),
-    "sort": _sort,
-    "where": _where,
-    "mean": _mean,
-    "var": _variance,
-    "std": lambda x, *args, **kwargs: np.sqrt(_variance(x, *args, **kwargs)),
-    "clip": _clip,
-    "dot": _dot,
-    "inner": lambda a, b: NotImplemented if _values(a).ndim > 1 else np.sum(a * b),
-    "vdot": lambda a, b: np.sum(np.conj(np.ravel(a)) * np.ravel(b)),
-    "outer": lambda a, b: np.reshape(a, (-1, 1)) * np.reshape(b, (1, -1)),
-    "tensordot": _tensordot,
-    "einsum": _einsum,
-    "trace": lambda x: np.sum(np.diagonal(x), axis=-1),
-    "diff": lambda x, n=1, axis=-1: (
-        np.moveaxis(np.moveaxis(x, axis, 0)[1:] - np.moveaxis(x, axis, 0)[:-1], 0, axis)
-        if n == 1
-        else NotImplemented
-    ),
-    "real": lambda x: x.real,
-    "imag": lambda x: x.imag,
-    "round": lambda x, decimals=0: np.rint(x) if decimals == 0 else NotImplemented,
-    "ptp": lambda x, axis=None: np.max(x, axis=axis) - np.min(x, axis=axis),
-    **{name: _filled(name) for name in ("zeros_like", "ones_like", "full_like")},
-    "shape": lambda x: x.shape,
-    "ndim": lambda x: x.ndim,
-    "size": lambda x: x.size,
-    "result_type": lambda *given: np.result_type(*map(_values, given)),
-    "norm": _norm,
-    "solve": _solve,
-    **{name: _of_matrix(name) for name in ("inv", "det", "slogdet", "cholesky", "eigh")},
-    "eigvalsh": lambda a: np.linalg.eigh(a)[0],
-    "fft": _fft(False),
-    "ifft": _fft(True),
-}
-"""The functions of NumPy that are operations of the vocabulary, or several. One answers
-`NotImplemented` for arguments that it does not take; the call is opaque then."""
-
-
 def recorded(
     call: Callable[[Callable[..., Any]], Sequence[Array]],
     function: Callable[..., Any],
@@ -597,6 +444,9 @@ def recorded(
     arrays: Readable,
 ) -> Program:
     """Returns what a function of NumPy arrays does at x.
+
+    A function that fills an array of its own (`out = np.zeros(3)`, `np.array([a, b])`) is called
+    once more with such arrays recorded, too.
 
     Args:
         call: Calls what it is given with the arrays `x` themselves in their places, and returns
@@ -607,6 +457,31 @@ def recorded(
 
     Raises `NotSupportedError` where the function does something else with arrays that are recorded,
     or where it does not see them.
+    """
+    program, lost = None, True
+    with Catching(NotSupportedError) as caught:
+        program, lost = _recorded(call, function, x, arrays, made=False)
+    if lost:
+        with Catching(NotSupportedError) as again:
+            other, lost = _recorded(call, function, x, arrays, made=True)
+        if again.error is None and (not lost or program is None):
+            return other
+    if program is None:
+        assert caught.error is not None
+        raise caught.error
+    return program
+
+
+def _recorded(
+    call: Callable[[Callable[..., Any]], Sequence[Array]],
+    function: Callable[..., Any],
+    x: Sequence[HostArray],
+    arrays: Readable,
+    *,
+    made: bool,
+) -> tuple[Program, bool]:
+    """Returns the program, and whether numbers were handed out. With `made` the arrays that the
+    function makes are recorded as well.
     """
     recording, seen = Recording(x, arrays), set[int]()
     by_array = {id(one): k for k, one in enumerate(x)}
@@ -627,7 +502,11 @@ def recorded(
         return values
 
     def watched(*args: Any, **kwargs: Any) -> Any:
-        return _mapped(function(*_mapped(args, replaced), **_mapped(kwargs, replaced)), plain)
+        with ExitStack() as stack:
+            others = stack.enter_context(_creating(recording)) if made else {}
+            run = next((other for one, other in others.items() if one is function), function)
+            result = run(*mapped(args, replaced), **mapped(kwargs, replaced))
+        return mapped(result, plain)
 
     with Catching(NotSupportedError) as caught:
         outputs = call(watched)
@@ -640,7 +519,84 @@ def recorded(
             f"recording a function that does something else with arrays of another class{why}",
             REMEDY,
         ) from caught.error
-    return recording.finished([returned.get(id(one), (None, one))[1] for one in outputs])
+    found = recording.finished([returned.get(id(one), (None, one))[1] for one in outputs])
+    return found, bool(recording.lost)
+
+
+HOUSES = ("numpy", "scipy", "adjudge")
+"""The packages whose own arrays stay as they are."""
+
+CREATORS = (
+    *("zeros", "ones", "empty", "full", "eye", "identity", "arange", "linspace", "array"),
+    *("asarray", "asanyarray", "ascontiguousarray", "zeros_like", "ones_like", "empty_like"),
+    "full_like",
+)
+"""The functions of NumPy that make arrays."""
+
+_CREATION = threading.RLock()
+
+
+@contextmanager
+def _creating(recording: Recording) -> Iterator[Mapping[Any, Callable[..., Any]]]:
+    """Functions of NumPy that make arrays give recorded ones, and those of SciPy that NumPy does
+    not hand over take them, in this thread. NumPy and SciPy themselves get arrays as ever, since
+    their compiled code takes no others. What is not written into a recorded array is a constant.
+
+    Yields what stands for the functions of SciPy.
+    """
+    thread = threading.get_ident()
+
+    def creator(name: str, make: Any) -> Callable[..., Any]:
+        def create(*args: Any, **kwargs: Any) -> Any:
+            asked_by = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+            if threading.get_ident() != thread or asked_by in HOUSES:
+                return make(*args, **kwargs)
+            if recorded_in((args, kwargs)):
+                together = len(args) == 1 and name in ("array", "asarray", "asanyarray")
+                return _put_together(*args, **kwargs) if together else make(*args, **kwargs)
+            values = make(*args, **kwargs)
+            return RecordedArray(recording, values, values) if values.dtype.kind in "fc" else values
+
+        return create
+
+    def with_formula(usual: Any, formula: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found: Any = NotImplemented
+            if threading.get_ident() == thread and recorded_in((args, kwargs)):
+                found = _tried(formula, *args, **kwargs)
+            return usual(*args, **kwargs) if found is NotImplemented else found
+
+        return call
+
+    with _CREATION:
+        usual: dict[tuple[Any, str], Any] = {(np, name): getattr(np, name) for name in CREATORS}
+        others = {key: creator(key[1], make) for key, make in usual.items()}
+        for house, formulas in SCIPY.items():
+            module = sys.modules.get(house)
+            for name, formula in formulas.items() if module else ():
+                usual[module, name] = getattr(module, name)
+                others[module, name] = with_formula(usual[module, name], formula)
+        try:
+            for (where, name), other in others.items():
+                setattr(where, name, other)
+            yield {usual[key]: others[key] for key in others if key[0] is not np}
+        finally:
+            for (where, name), one in usual.items():
+                setattr(where, name, one)
+
+
+def _whole(data: Any, dtype: Any) -> Any:
+    """Returns numbers that are written into an array as one array."""
+    return _put_together(data) if recorded_in(data) else np.asarray(data, dtype)
+
+
+def _put_together(parts: Any, dtype: Any = None) -> Any:
+    """Returns nested lists of numbers and recorded arrays as one array."""
+    whole: Any = parts if isinstance(parts, Recorded) else np.stack([
+        _put_together(one) if isinstance(one, list | tuple | Recorded) else np.float64(one)
+        for one in parts
+    ])  # fmt: skip
+    return np.copy(whole) if dtype is None else whole.astype(dtype)
 
 
 def _alike(one: Sequence[Any], two: Sequence[Any], arrays: Readable) -> bool:
