@@ -134,6 +134,9 @@ class _Watching(TorchFunctionMode):
         self._constants: dict[int, tuple[torch.Tensor, int]] = {}
         """With their versions, by the address of their numbers, which must not be used again while
         it is known."""
+        self._blank: dict[int, torch.Tensor] = {}
+        """Tensors, by address, into which nothing was written by an operator yet. What is read from
+        one was written by something else."""
 
     def __torch_function__(
         self,
@@ -145,23 +148,34 @@ class _Watching(TorchFunctionMode):
         given = kwargs or {}
         operands = [one for one in _tensors((*args, *given.values())) if _is_inexact(one)]
         name = getattr(func, "__name__", "")
-        of_shapes = name.startswith("new_") or name.endswith("_like")
-        read = not of_shapes and any(not self._is_constant(one) for one in operands)
-        read = read or "empty" in name  # what will be written there is not known
+        unknown = [one for one in operands if not self._is_constant(one)]
+        if name.startswith("new_") or name.endswith("_like"):
+            unknown = []  # of these operands the shapes alone are read
         result = func(*args, **given)
         results = [one for one in _tensors(result) if _is_inexact(one)]
+        changed = set(map(_memory, operands[:1])) if _in_place(name) else set()
+        made = set(map(_memory, results)) - changed
+        read = [one for one in unknown if _memory(one) not in self._blank]
+        if not made <= set(map(_memory, operands)):  # more than views of blank ones
+            filled = [one for one in unknown if _memory(one) in self._blank]
+            self.dtypes.update(one.dtype for one in filled)
+            read += filled
         for leaf in results:
             address = _memory(leaf)
             if read:
                 self.dtypes.add(leaf.dtype)
                 self._constants.pop(address, None)
-            elif address:
+            elif "empty" in name:
+                self._blank[address] = leaf
+            elif address and (address not in self._blank or address in changed):
                 self._constants[address] = leaf, _version(leaf)
         for leaf in operands:
-            if name in HANDED_OUT and self._constants.pop(_memory(leaf), None) is not None:
+            address = _memory(leaf)
+            if name in HANDED_OUT and self._constants.pop(address, None) is not None:
                 self.dtypes.add(leaf.dtype)
-            elif not read and _memory(leaf) in self._constants:
-                self._constants[_memory(leaf)] = leaf, _version(leaf)
+            elif not read and (address in self._constants or address in changed):
+                self._constants[address] = leaf, _version(leaf)
+                self._blank.pop(address, None)
         return result
 
     def _is_constant(self, tensor: torch.Tensor) -> bool:

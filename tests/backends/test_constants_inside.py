@@ -29,6 +29,15 @@ def filled(xp, x):
     return torch.sin(x) * weights
 
 
+def drawn(xp, x):
+    layer = torch.nn.Linear(3, 2, bias=False)
+    torch.nn.init.uniform_(layer.weight, generator=torch.Generator().manual_seed(0))
+    held = torch.empty(3, 2)
+    held[:, 0].fill_(0.5)
+    held[:, 1] = torch.arange(3) / 7
+    return torch.sin(layer.double()(x)) + x @ held.double()
+
+
 def one_hot_loss(xp, x):
     rows = torch.nn.functional.one_hot(torch.tensor([0, 2, 1]), 3).float()
     return -(torch.log_softmax(x, -1) * rows).sum()
@@ -47,6 +56,7 @@ CONSTANTS = {
     "a range": lambda xp, x: xp.sin(x) * xp.sqrt(xp.arange(1, 4, dtype=xp.float32)),
     "the shape of x": lambda xp, x: xp.sin(x) * xp.full_like(x, 0.3, dtype=xp.float32),
     "one that is filled": filled,
+    "weights that are drawn": drawn,
     "a loss of labels": one_hot_loss,
     "a causal mask": causal,
     "a compiled range": lambda xp, x: xp.sin(x) * jax.jit(lambda: xp.arange(3, dtype=xp.float32))(),
@@ -89,15 +99,24 @@ def by_a_kernel(xp, x):
     return held.double() * x
 
 
-def unwritten(xp, x):
-    held = torch.empty_like(x, dtype=torch.float32)
-    held.fill_(0.5)
+def by_a_kernel_into_empty_memory(xp, x):
+    held = torch.empty(3, 3)
+    np.copyto(held.numpy(), x.detach().sin().numpy(), casting="same_kind")
     return held.double() * x
+
+
+def into_empty(xp, x):
+    held = torch.empty(3, 3)
+    held.zero_()[1:].fill_(2.0)
+    held[:2] = torch.sin(x[:2])
+    return held.double() + x
 
 
 ROUNDED = {
     "a kernel": by_a_kernel,
-    "memory that is empty": unwritten,
+    "a kernel that fills empty memory": by_a_kernel_into_empty_memory,
+    "a conversion into empty memory": lambda xp, x: torch.empty(3, 3).copy_(x).sin().double(),
+    "entries of empty memory": into_empty,
     "a conversion": lambda xp, x: cast(xp, xp.sin(cast(xp, x, "float32")), "float64") * x,
     "entries of zeros": into_zeros,
     "a conversion into zeros": lambda xp, x: torch.zeros(3, 3).copy_(x).sin().double(),
@@ -120,7 +139,9 @@ ROUNDED = {
 }
 TORCH = [
     "a kernel",
-    "memory that is empty",
+    "a kernel that fills empty memory",
+    "a conversion into empty memory",
+    "entries of empty memory",
     "a conversion",
     "entries of zeros",
     "a conversion into zeros",

@@ -330,6 +330,23 @@ def test_a_wrong_translation_is_found(monkeypatch, name, f):
         assert mistranslated(wrong) is not None
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", ["layer norm", "group norm"])
+def test_what_a_step_rounds_by_cancellation_is_no_other_function(name, seed):
+    """Of a number close to its mean little is left when that is taken off: a norm of it was said to
+    compute something else.
+    """
+    x = np.random.default_rng(seed).normal(size=(3, 4))
+    x[:, 0] = x[:, 1:].mean(1) + 1e-6 * x[:, 0]
+    f = {
+        "layer norm": lambda x: F.layer_norm(x + 10, (4,), torch.ones_like(x[0]) * 3),
+        "group norm": lambda x: F.group_norm(x + 10, 1),
+    }[name]
+    made = program(f, torch.tensor(x))
+    with precision(200):
+        assert mistranslated(made) is None
+
+
 # ---------------------------------------------------------------- memory
 
 

@@ -14,6 +14,7 @@ same.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -253,6 +254,9 @@ class Operation:
     place: Place = UNKNOWN
     step: str = ""
     """What the engine calls the step that this operation is a part of."""
+    begins: int | None = None
+    """The number of the operation with which the step begins, where the engine computed the results
+    of this one by the whole step at once; `None` where it ran this operation by itself."""
     why: str = ""
     """Why an opaque one has no translation."""
 
@@ -501,7 +505,7 @@ class ProgramBuilder:
             before = self.operations[operand.step]
             recorded = list(before.recorded)
             recorded[operand.number] = values
-            self.operations[operand.step] = replace(before, recorded=tuple(recorded))
+            self.operations[operand.step] = replace(before, recorded=tuple(recorded), begins=first)
             if before.name != "take" or len(before.operands) != 1:
                 return
             operand, indices = before.operands[0], before.params["indices"]
@@ -520,15 +524,19 @@ class ProgramBuilder:
         for number in reversed(range(len(self.operations))):
             if number in kept:
                 kept.update(ref.step for ref in _refs(self.operations[number].operands))
-        steps = {old: new for new, old in enumerate(sorted(kept - {INPUT}))} | {INPUT: INPUT}
+        order = sorted(kept - {INPUT})
+        steps = {old: new for new, old in enumerate(order)} | {INPUT: INPUT}
 
         def moved(operand: HostOperand) -> Any:
             return (
                 operand._replace(step=steps[operand.step]) if isinstance(operand, Ref) else operand
             )
 
+        def begun(begins: int | None) -> int | None:
+            return None if begins is None else bisect_left(order, begins)
+
         operations = [
-            replace(one, operands=tuple(map(moved, one.operands)))
+            replace(one, operands=tuple(map(moved, one.operands)), begins=begun(one.begins))
             for number, one in enumerate(self.operations)
             if number in kept
         ]

@@ -495,33 +495,49 @@ def mistranslated(program: Program) -> Operation | None:
     recorded result to its rounding; `None` where all do.
 
     The operands that are no constants are widened by as many spacings as the result may be off, so
-    that a sum is given the rounding of its terms, and a matrix that of its condition.
+    that a sum is given the rounding of its terms, and a matrix that of its condition. What an
+    engine computed by several operations at once is given the rounding of each of them: a layer
+    norm has numbers close to their mean, of which little is left when that is taken off.
     It is to be called within `precision`.
     """
-    for operation in program.operations:
-        if operation.name != OPAQUE and not _is_as_recorded(program, operation):
+    for number, operation in enumerate(program.operations):
+        if operation.name != OPAQUE and not _is_as_recorded(program, number):
             return operation
     return None
 
 
-def _is_as_recorded(program: Program, operation: Operation) -> bool:
-    def performed(off: float) -> tuple[Any, ...] | None:
-        operands = [
-            _widened(program.value(one), off) if isinstance(one, Ref) else one
-            for one in operation.operands
-        ]
-        try:
-            return perform(operation, operands)
-        except UndecidedError:
-            return None
+def _is_as_recorded(program: Program, number: int) -> bool:
+    operation = program.operations[number]
+
+    def performed(off: float, begins: int) -> tuple[Any, ...] | None:
+        """Returns what the operations from that number on give, each with so much rounding."""
+        found = dict[Ref, Any]()
+        for k in range(begins, number + 1):
+            one = program.operations[k]
+            if one.name == OPAQUE:
+                continue
+            operands = [
+                found.get(ref, _widened(program.value(ref), off)) if isinstance(ref, Ref) else ref
+                for ref in one.operands
+            ]
+            try:
+                results = perform(one, operands)
+            except UndecidedError:
+                return None
+            if k == number:
+                return results
+            found |= {Ref(k, j): _wider(result, off) for j, result in enumerate(results)}
+        return None
 
     # Most results are within rounding of what the operands themselves give, which takes a third of
     # the time.
     recorded, eps = operation.recorded, operation.eps
-    found = performed(0.0)
+    found = performed(0.0, number)
     if found and all(_is_near(one, own, eps) for one, own in zip(found, recorded, strict=True)):
         return True
-    found = performed(TRANSLATION_UNITS * eps)
+    found = performed(
+        TRANSLATION_UNITS * eps, number if operation.begins is None else operation.begins
+    )
     return found is None or all(
         _contains(one, own, eps) for one, own in zip(found, recorded, strict=True)
     )
@@ -551,9 +567,15 @@ def _widened(recorded: NDArray[Any], off: float) -> Any:
     """
     if recorded.dtype.kind not in "fc" or not off:
         return lifted(recorded) if recorded.dtype.kind in "fc" else recorded
-    arb = flint().arb
-    slack = arb(1, off)
-    return Jets({0: each(lambda one: one * slack, lifted(recorded).value)})
+    return _wider(lifted(recorded), off)
+
+
+def _wider(found: Any, off: float) -> Any:
+    """Returns balls that are wider by so many parts of them; booleans as they are."""
+    if not isinstance(found, Jets):
+        return found
+    slack = flint().arb(1, off)
+    return Jets({0: each(lambda one: one * slack, found.value)})
 
 
 def _contains(found: Any, recorded: NDArray[Any], eps: float) -> bool:
