@@ -98,6 +98,17 @@ def test_beside_an_exact_reference_the_rounding_of_the_program_is_no_error(name)
     assert wrong.verdict is FAIL, str(wrong)
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("far", [60.0, 300.0, 600.0])
+def test_a_zero_that_rounding_makes_does_not_follow_its_reference(far, seed):
+    """It is off by all of the reference at every point, and failed for that in a saturated
+    attention.
+    """
+    f, x = with_rule(sigmoid, through_value), torch.tensor([far, 0.9 * far], dtype=torch.float64)
+    report = adjudge.examine(f, x, reference="exact", seed=seed, mode="full", blame=False)
+    assert report.verdict is OPEN, str(report)
+
+
 STANDING = {
     "erf": (torch.erf, [5.0, 20.0, 26.0]),
     "erfc": (torch.special.erfc, [-5.0, -20.0, 2.0]),

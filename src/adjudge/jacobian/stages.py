@@ -1913,10 +1913,11 @@ def _follows(
     columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Marks the worst of these entries whose automatic value moves from point to point as its
-    reference does, to a small part of what it is off by, while that moves by far more.
+    reference does, to a small part of what it is off by, while both move by far more.
 
     Such a value has the digits that show the deviation, whatever rounding could have done to it.
-    One that is computed from rounded values moves by their spacing, or stands still.
+    One that is computed from rounded values moves by their spacing, or stands still, as the zero
+    does that a saturated softmax has for 1e-200: that is off by the same part everywhere.
     """
     rows = worst_entries(one.comparison, entries) if one.kind != "first" else []
     if not rows:
@@ -1925,9 +1926,10 @@ def _follows(
     for distances in (FOLLOWED_DISTANCES, REFERENCE_DISTANCES):
         pairs = _beside_reference(columns, one, found, rows, everywhere, distances)
         automatic, at_x = next(pairs)
-        off, references = automatic - at_x, [at_x]
+        off, values, references = automatic - at_x, [automatic], [at_x]
         alike = in_part = ~follows & (off != 0)
         for automatic, reference in pairs:
+            values.append(automatic)
             references.append(reference)
             gap = automatic - reference
             with np.errstate(invalid="ignore", divide="ignore"):
@@ -1936,8 +1938,8 @@ def _follows(
                 in_part = in_part & (np.abs(gap / reference - part) <= FOLLOWED_PART * np.abs(part))
             if not np.any(alike | in_part):
                 break  # each point costs a replay
-        moves = np.ptp(references, axis=0) >= np.abs(off) / FOLLOWED_PART
-        follows |= (alike | in_part) & moves
+        both = np.minimum(np.ptp(values, axis=0), np.ptp(references, axis=0))
+        follows |= (alike | in_part) & (both >= np.abs(off) / FOLLOWED_PART)
         if follows.all():
             break
     return _marked(follows, rows, entries.size)
