@@ -101,16 +101,14 @@ UFUNCS: Mapping[str, str] = {
 """The operations of the vocabulary by the names of the ufuncs of NumPy and SciPy."""
 
 
-def _op(name: str, x: Any, values: HostArray, *others: Any) -> Any:
+def _op(name: str, x: Any, values: HostArray) -> Any:
     """Returns an operation of the vocabulary that NumPy itself has no function for."""
-    return x.recording.emit(name, [x, *others], values)
+    return x.recording.emit(name, [x], values)
 
 
 def _gammaln(x: Any) -> Any:
-    if not isinstance(x, Recorded):
-        return np.vectorize(math.lgamma, otypes=[float])(x)
-    lgamma = np.vectorize(math.lgamma, otypes=[float])
-    return _op("gammaln", x, lgamma(x.values))
+    values = np.vectorize(math.lgamma, otypes=[float])(values_of(x))
+    return _op("gammaln", x, values) if isinstance(x, Recorded) else values
 
 
 def _xlogy(x: Any, y: Any) -> Any:

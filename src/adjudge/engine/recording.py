@@ -160,7 +160,35 @@ class RecordedArray(Recorded, NDArrayOperatorsMixin):
 
     def __init__(self, recording: Recording, values: HostArray, operand: Any) -> None:
         """`operand` stands for the `values` in the program."""
-        self.recording, self.values, self.operand = recording, values, operand
+        self.recording, self._values, self._operand = recording, values, operand
+        self._viewed: tuple[RecordedArray, Any] | None = None
+        """The array of which this one is a view, and its place there."""
+        self._written = self._seen = 0
+        """How often this array was written into, and the one that it is a view of, when it was read
+        from there."""
+
+    @property
+    def values(self) -> HostArray:  # type: ignore[override]
+        """The numbers."""
+        self._refresh()
+        return self._values
+
+    @property
+    def operand(self) -> Any:
+        """What stands for the values in the program."""
+        self._refresh()
+        return self._operand
+
+    def _refresh(self) -> None:
+        """Reads a view again, where the array was written into of which it is one."""
+        if self._viewed is not None:
+            whole, place = self._viewed
+            whole._refresh()
+            if whole._written != self._seen:
+                self._seen = whole._written
+                again = whole[place]
+                self._values, self._operand = again.values, again.operand
+                self._written += 1
 
     shape = property(lambda self: self.values.shape)
     dtype = property(lambda self: self.values.dtype)
@@ -209,7 +237,10 @@ class RecordedArray(Recorded, NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         chosen = self._plain(key)
-        return self.recording.moved(lambda x: x[chosen], self.values[chosen], (self,), {})
+        found = self.recording.moved(lambda x: x[chosen], self.values[chosen], (self,), {})
+        if isinstance(self.values[chosen], np.ndarray) and _is_basic(chosen):
+            found._viewed, found._seen = (self, chosen), self._written
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Writes entries: from here on the array is another value of the program."""
@@ -222,8 +253,16 @@ class RecordedArray(Recorded, NDArrayOperatorsMixin):
             x[chosen] = given
             return x
 
-        after = self.recording.moved(written, values, (before, given), {})
-        self.values, self.operand = after.values, after.operand
+        self._become(self.recording.moved(written, values, (before, given), {}))
+
+    def _become(self, after: RecordedArray) -> None:
+        """Takes other values, and writes them into what this array is a view of."""
+        self._values, self._operand = after.values.astype(self.dtype), after.operand
+        self._written += 1
+        if self._viewed is not None:
+            whole, place = self._viewed
+            whole[place] = RecordedArray(self.recording, self._values, self._operand)
+            self._seen = whole._written
 
     def _plain(self, key: Any) -> Any:
         """Returns an index whose recorded integers and booleans are relied on."""
@@ -334,7 +373,7 @@ class RecordedArray(Recorded, NDArrayOperatorsMixin):
         (target,) = out
         if not isinstance(target, RecordedArray) or target.shape != found.shape:
             raise NotSupportedError("recording a ufunc that writes into another array", REMEDY)
-        target.values, target.operand = found.values.astype(target.dtype), found.operand
+        target._become(found)
         return target
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -360,21 +399,17 @@ class RecordedArray(Recorded, NDArrayOperatorsMixin):
         place = WRITING[function.__name__]
         if not isinstance(target, RecordedArray) or len(args) <= place:
             raise NotSupportedError("recording a function that writes into another array", REMEDY)
-        given = args[place]
-        data = _whole(given, target.dtype)
+        data = _whole(args[place], target.dtype)
         args = tuple([data if k == place else target._plain(one) for k, one in enumerate(args)])
-        values, before = (
-            target.values.copy(),
-            target.recording.results(target.values, target.operand),
-        )
+        before = RecordedArray(target.recording, target.values, target.operand)
+        values = target.values.copy()
         function(values, *mapped(args, values_of), **kwargs)
 
         def written(x: Any, *args: Any, **kwargs: Any) -> Any:
             function(x, *args, **kwargs)
             return x
 
-        after = target.recording.moved(written, values, (before, *args), kwargs)
-        target.values, target.operand = after.values, after.operand
+        target._become(target.recording.moved(written, values, (before, *args), kwargs))
 
     def sort(self, axis: int = -1, kind: Any = None) -> None:
         """Sorts the entries in place."""
@@ -425,6 +460,12 @@ def _arrays_in(tree: Any) -> list[Any]:
     found: list[Any] = []
     mapped(tree, lambda one: found.append(one) if isinstance(one, np.ndarray) else None)
     return found
+
+
+def _is_basic(key: Any) -> bool:
+    """Returns whether an index makes a view."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return all(one is None or one is ... or isinstance(one, int | slice) for one in parts)
 
 
 class _Method:

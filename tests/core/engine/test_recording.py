@@ -81,7 +81,23 @@ def put_in_place(x):
     return y * z
 
 
+def by_views(x):
+    y = np.zeros((3, 3))
+    for k, row in enumerate(y):
+        row[:] = x[k] * (k + 1)
+        row[1:] += x[0, :2]
+    y[1:][:, 0] *= 2
+    first = y[0, 0]
+    first += 1.0
+    last, inner = y[-1, ...], y[1:][1]
+    last -= y[0]
+    inner *= last
+    y[2, 1:] += x[1, 1:]
+    return y * first + last * inner
+
+
 FUNCTIONS = {
+    "views": by_views,
     "an array of its own": filled,
     "numbers put together": put_together,
     "added up at places": added_up,
@@ -277,8 +293,8 @@ GIVEN = np.zeros((3, 3))
 
 def into_a_view(x):
     y = 2 * x
-    row = y[0]
-    row[:] = x[1]
+    row = y.ravel()
+    row[:3] = x[1]
     return y
 
 
