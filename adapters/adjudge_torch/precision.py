@@ -162,7 +162,7 @@ class _Watching(TorchFunctionMode):
             read += filled
         for leaf in results:
             address = _memory(leaf)
-            if read:
+            if read or ("empty" in name and not address):  # who writes into it is not seen
                 self.dtypes.add(leaf.dtype)
                 self._constants.pop(address, None)
             elif "empty" in name:

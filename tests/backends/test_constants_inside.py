@@ -112,7 +112,15 @@ def into_empty(xp, x):
     return held.double() + x
 
 
+def of_a_subclass(xp, x):
+    """Where the numbers of a subclass and of a sparse tensor lie is not known."""
+    torch.empty(3, 3, layout=torch.sparse_coo)
+    wrapped = x.as_subclass(type("Wrapped", (torch.Tensor,), {}))
+    return wrapped.sin().float().double().as_subclass(torch.Tensor) * x
+
+
 ROUNDED = {
+    "a subclass beside empty memory": of_a_subclass,
     "a kernel": by_a_kernel,
     "a kernel that fills empty memory": by_a_kernel_into_empty_memory,
     "a conversion into empty memory": lambda xp, x: torch.empty(3, 3).copy_(x).sin().double(),
@@ -139,6 +147,7 @@ ROUNDED = {
 }
 TORCH = [
     "a kernel",
+    "a subclass beside empty memory",
     "a kernel that fills empty memory",
     "a conversion into empty memory",
     "entries of empty memory",
