@@ -42,11 +42,16 @@ def mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
     return change(tree)
 
 
+def leaves_of(tree: Any) -> list[Any]:
+    """Returns the leaves of arguments."""
+    found: list[Any] = []
+    mapped(tree, found.append)
+    return found
+
+
 def recorded_in(tree: Any) -> list[Any]:
     """Returns the recorded arrays among arguments."""
-    found: list[Any] = []
-    mapped(tree, lambda one: found.append(one) if isinstance(one, Recorded) else None)
-    return found
+    return [one for one in leaves_of(tree) if isinstance(one, Recorded)]
 
 
 def _shape(one: Any) -> tuple[int, ...]:
@@ -101,14 +106,9 @@ UFUNCS: Mapping[str, str] = {
 """The operations of the vocabulary by the names of the ufuncs of NumPy and SciPy."""
 
 
-def _op(name: str, x: Any, values: HostArray) -> Any:
-    """Returns an operation of the vocabulary that NumPy itself has no function for."""
-    return x.recording.emit(name, [x], values)
-
-
 def _gammaln(x: Any) -> Any:
     values = np.vectorize(math.lgamma, otypes=[float])(values_of(x))
-    return _op("gammaln", x, values) if isinstance(x, Recorded) else values
+    return x.recording.emit("gammaln", [x], values) if isinstance(x, Recorded) else values
 
 
 def _xlogy(x: Any, y: Any) -> Any:
@@ -244,7 +244,7 @@ MOVING = frozenset(
     | {"rot90", "diagonal", "take", "split", "take_along_axis", "array_split", "hsplit", "vsplit"}
     | {"dsplit", "unstack", "atleast_1d", "atleast_2d", "atleast_3d", "triu", "tril", "diag"}
     | {"diagflat", "matrix_transpose", "copy", "permute_dims", "meshgrid", "delete", "extract"}
-    | {"compress", "resize", "fftshift", "ifftshift", "require"}
+    | {"compress", "resize", "fftshift", "ifftshift"}
 )
 """The functions that only move, choose and repeat entries, and add zeros: they are run on the
 numbers of the entries."""
@@ -283,7 +283,7 @@ def _joined(name: str) -> Callable[..., Any]:
         function = getattr(np, name)
         if isinstance(arrays, Recorded):
             arrays = list(arrays)  # type: ignore[call-overload]
-        kind = np.result_type(*[np.asarray(values_of(one)) for one in _leaves(arrays)])
+        kind = np.result_type(*[np.asarray(values_of(one)) for one in leaves_of(arrays)])
         if kind.kind not in "fc":
             return NotImplemented
         arrays = mapped(arrays, lambda one: _as_array(one) if _is_inexact(one) else _wide(one))
@@ -291,12 +291,6 @@ def _joined(name: str) -> Callable[..., Any]:
         return first.recording.moved(function, values, (arrays, *args), kwargs)
 
     return formula
-
-
-def _leaves(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    mapped(tree, found.append)
-    return found
 
 
 def _is_inexact(one: Any) -> bool:
@@ -1054,7 +1048,7 @@ def _polygamma(n: Any, x: Any) -> Any:
 
 
 def _expm(a: Any) -> Any:
-    return _op("matrix_exp", a, sys.modules["scipy.linalg"].expm(a.values))
+    return a.recording.emit("matrix_exp", [a], sys.modules["scipy.linalg"].expm(a.values))
 
 
 def _solve_triangular(

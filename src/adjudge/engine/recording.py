@@ -32,6 +32,7 @@ from adjudge.engine.numpy_functions import (
     WRITING,
     Recorded,
     accumulated,
+    leaves_of,
     mapped,
     outer,
     recorded_in,
@@ -442,24 +443,15 @@ def _run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     plain = mapped((tuple(args), kwargs), values_of)
     given = mapped(plain, lambda one: one.copy() if isinstance(one, np.ndarray) else one)
     values = function(*given[0], **given[1])
-    pairs: list[bool] = []
-
-    def compare(one: Any, two: Any) -> None:
-        if isinstance(one, np.ndarray) and one.dtype.kind in "biufc":
-            pairs.append(np.array_equal(one, two, equal_nan=one.dtype.kind in "fc"))
-
-    for one, two in zip(_arrays_in(plain), _arrays_in(given), strict=True):
-        compare(one, two)
+    pairs = [
+        np.array_equal(one, two, equal_nan=one.dtype.kind in "fc")
+        for one, two in zip(leaves_of(plain), leaves_of(given), strict=True)
+        if isinstance(one, np.ndarray) and one.dtype.kind in "biufc"
+    ]
     if not all(pairs):
         name = getattr(function, "__name__", "a function")
         raise NotSupportedError(f"recording {name}, which writes into its arguments", REMEDY)
     return values
-
-
-def _arrays_in(tree: Any) -> list[Any]:
-    found: list[Any] = []
-    mapped(tree, lambda one: found.append(one) if isinstance(one, np.ndarray) else None)
-    return found
 
 
 def _is_basic(key: Any) -> bool:
@@ -564,7 +556,7 @@ def _recorded(
     return found, bool(recording.lost)
 
 
-HOUSES = ("numpy", "scipy", "adjudge")
+PACKAGES = ("numpy", "scipy", "adjudge")
 """The packages whose own arrays stay as they are."""
 
 CREATORS = (
@@ -590,7 +582,7 @@ def _creating(recording: Recording) -> Iterator[Mapping[Any, Callable[..., Any]]
     def creator(name: str, make: Any) -> Callable[..., Any]:
         def create(*args: Any, **kwargs: Any) -> Any:
             asked_by = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
-            if threading.get_ident() != thread or asked_by in HOUSES:
+            if threading.get_ident() != thread or asked_by in PACKAGES:
                 return make(*args, **kwargs)
             if recorded_in((args, kwargs)):
                 together = len(args) == 1 and name in ("array", "asarray", "asanyarray")
@@ -612,8 +604,8 @@ def _creating(recording: Recording) -> Iterator[Mapping[Any, Callable[..., Any]]
     with _CREATION:
         usual: dict[tuple[Any, str], Any] = {(np, name): getattr(np, name) for name in CREATORS}
         others = {key: creator(key[1], make) for key, make in usual.items()}
-        for house, formulas in SCIPY.items():
-            module = sys.modules.get(house)
+        for package, formulas in SCIPY.items():
+            module = sys.modules.get(package)
             for name, formula in formulas.items() if module else ():
                 usual[module, name] = getattr(module, name)
                 others[module, name] = with_formula(usual[module, name], formula)
