@@ -68,6 +68,18 @@ def added_up(x):
     return total * counts + np.multiply.outer(x[0], x[1])[0]
 
 
+def added_into_zeros(x):
+    total = np.zeros(3)
+    np.add.at(total, [0, 0, 2], x[0])
+    return total * x[1]
+
+
+def copied_into_zeros(x):
+    held = np.zeros((3, 3))
+    np.copyto(held, x)
+    return held * x
+
+
 def put_in_place(x):
     y = 2 * x
     np.put(y, [0, 4], [x[0, 1], 5])
@@ -101,6 +113,8 @@ FUNCTIONS = {
     "an array of its own": filled,
     "numbers put together": put_together,
     "added up at places": added_up,
+    "added into zeros": added_into_zeros,
+    "copied into zeros": copied_into_zeros,
     "written in place": put_in_place,
     "joined with integers": lambda x: np.concatenate([x[0], np.array([1, 2])]) * 3,
     "appended": lambda x: np.append(x[0], 1.5) * np.insert(x[0], 1, 2),
