@@ -290,6 +290,10 @@ class Roundings:
             for key, part in jets.parts.items()
         })  # fmt: skip
 
+    def of_sums(self, jets: Jets, terms: float, eps: float, *, normwise: bool) -> Jets:
+        """Returns sums of so many products each, rounded."""
+        return self._widened(jets, (self.units + terms) * eps, eps, normwise=normwise)
+
     @np.errstate(all="ignore")
     def performed(self, operation: Operation, operands: Sequence[Any]) -> tuple[Any, ...]:
         """Returns the results of an operation, rounded."""
@@ -396,6 +400,23 @@ def _grown(rates: dict[int, NDArray[np.float64]], found: Jets) -> dict[int, NDAr
     return rates
 
 
+class Steps(NamedTuple):
+    """A program that was replayed."""
+
+    inputs: list[Jets]
+    results: list[tuple[Any, ...]]
+    """The results of each operation."""
+    stopped: Operation | None = None
+    """The operation with which the replay ended before the end of the program."""
+
+    def value(self, operand: Any) -> Any:
+        """Returns a value of the program; a constant as it is."""
+        if not isinstance(operand, Ref):
+            return operand
+        where = self.inputs if operand.step == INPUT else self.results[operand.step]
+        return where[operand.number]
+
+
 def replay(
     program: Program, tangents: Sequence[Sequence[NDArray[Any]]], roundings: Roundings | None = None
 ) -> list[Jets]:
@@ -406,37 +427,35 @@ def replay(
     rounded so. It is to be called within `precision`. Raises `DoubtError` for an operation that
     has no translation or cannot be decided.
     """
-    return _walk(program, tangents, roundings)[0]
+    if roundings is not None:
+        roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
+    steps = replayed(program, tangents, roundings)
+    outputs = [lifted(steps.value(one)) for one in program.outputs]
+    if roundings is not None:
+        outputs = [roundings.of_output(one) for one in outputs]
+    return outputs
 
 
-def _walk(
+def replayed(
     program: Program,
     tangents: Sequence[Sequence[NDArray[Any]]],
-    roundings: Roundings | None,
+    roundings: Roundings | None = None,
     stop: Callable[[Operation, Sequence[Any], tuple[Any, ...]], bool] | None = None,
-) -> tuple[list[Jets], Operation | None]:
-    """Returns what `replay` does, and the first operation for which `stop(operation, operands,
-    results)` holds, at which the walk ends.
+) -> Steps:
+    """Returns all values of a program, as `replay` finds them, up to the first operation for which
+    `stop(operation, operands, results)` holds.
     """
     inputs = [
         Jets({0: lifted(x).value, **{key: lifted(t[i]).value for key, t in enumerate(tangents, 1)}})
         for i, x in enumerate(program.inputs)
     ]
     if roundings is not None:
-        roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
         inputs = [roundings.of_input(one) for one in inputs]
-    results: list[tuple[Any, ...]] = []
-
-    def value(operand: Any) -> Any:
-        if not isinstance(operand, Ref):
-            return operand
-        where = inputs if operand.step == INPUT else results[operand.step]
-        return where[operand.number]
-
+    steps = Steps(inputs, [])
     for number, operation in enumerate(program.operations):
         if operation.name == OPAQUE:
             raise DoubtError(Doubt(operation, operation.why))
-        operands = [value(one) for one in operation.operands]
+        operands = [steps.value(one) for one in operation.operands]
         try:
             found = (roundings.performed if roundings else perform)(operation, operands)
         except UndecidedError as error:
@@ -448,13 +467,10 @@ def _walk(
                 raise DoubtError(Doubt(operation, "the branch taken is not decided"))
             if Ref(number, k) in program.followed and (one.may & one.may_not).any():
                 raise DoubtError(Doubt(operation, "it is not decided whether a loop goes on"))
-        results.append(found)
+        steps.results.append(found)
         if stop is not None and stop(operation, operands, found):
-            return [], operation
-    outputs = [lifted(value(one)) for one in program.outputs]
-    if roundings is not None:
-        outputs = [roundings.of_output(one) for one in outputs]
-    return outputs, None
+            return steps._replace(stopped=operation)
+    return steps
 
 
 def first_lost(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> Operation | None:
@@ -473,7 +489,7 @@ def first_lost(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> 
             and all(bool(np.isfinite(one).all()) for one in recorded)
         )
 
-    return _walk(program, tangents, None, look)[1]
+    return replayed(program, tangents, None, look).stopped
 
 
 def _is_finite(jets: Jets) -> bool:
