@@ -1141,13 +1141,10 @@ UNASKED_GRADIENT_WORK = 100_000
 """Along a gradient each of its entries takes a replay of f: the second derivative of a transformer
 of 108 numbers, wrong in one rule, took a minute in place of two seconds. So many operations of all
 replays together take about half a second for each tangent. The value is ours."""
-FEW_TANGENTS = 16
-"""A derivative in a narrow dtype is compared with its exact replay at 64 points where the Jacobian
-has no more columns: the sign test would take a minute for 40. The value is ours."""
-UNASKED_JACOBIAN_WORK = 50_000
-"""A derivative in a narrow dtype is compared with its exact replay at some ten points. Where the
-Jacobian has more than `FEW_TANGENTS` columns it may take so many operations on numbers, an eighth
-of a second at each of them. The value is ours."""
+SIDE_WORK = 10_000
+"""A derivative in a narrow dtype is compared with its exact replay at ten points more where it is
+off at x, and at 64 where it is off there. A replay may take so many operations on numbers: its
+gradient then takes some 100 ms at each of them. The value is ours."""
 ROUNDING_UNITS = 64
 """A right derivative would fail by its own rounding. So many spacings may each operation of a
 program be off by, its derivatives as well, for a disagreement to count as proved; the functions of

@@ -7,6 +7,7 @@ Its modules, each of which may import those above it:
 - `balls`: arrays of balls with their derivatives, and the functions of the vocabulary on them.
 - `matrices`: linear algebra on these.
 - `replay`: a program replayed in balls, and whether its translation is right.
+- `pullback`: the vjp of a replayed program, by reverse accumulation.
 - `reference`: a derivative that the user gives in place of differences, bound to a problem, and
   that by NumPy's extended precision.
 - `exact`: f itself replayed, as a reference.

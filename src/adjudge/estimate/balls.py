@@ -322,7 +322,7 @@ def compared(x_: Operand, y_: Operand, certainly: Callable[[Any, Any], bool]) ->
     gap, a, b = x - y, each(_at_infinity, x.value), each(_at_infinity, y.value)
     yes = _marks(certainly, a, b)
     same = _marks(lambda a, b: a.is_exact() and b.is_exact() and bool(a == b), a, b)
-    apart = ~_marks(_overlap, a, b)
+    apart = ~_marks(overlap, a, b)
     still = ~gap.moves | _marks(lambda one: not one.is_finite(), a)  # what is infinite stays so
     settled = apart | (same & still)
     return Truth(yes | ~settled, ~yes | ~settled, reduce(or_, gap.parts))
@@ -350,7 +350,7 @@ def chosen(condition: Truth, x_: Operand, y_: Operand) -> Jets:
         if open_.any():
             part = np.array(part, object)
             if not key:
-                jump[open_] = ~_marks(_overlap, a[open_], b[open_])
+                jump[open_] = ~_marks(overlap, a[open_], b[open_])
             part[open_] = each(_hull, a[open_], b[open_])
         parts[key] = part
     for key in range(1, condition.along + 1):
@@ -366,7 +366,8 @@ def _hull(a: Any, b: Any) -> Any:
     return acb(a).union(acb(b)) if isinstance(b, acb) else a.union(b)
 
 
-def _overlap(a: Any, b: Any) -> bool:
+def overlap(a: Any, b: Any) -> bool:
+    """Returns whether two balls have a number in common."""
     acb = flint().acb
     return bool(acb(a).overlaps(b) if isinstance(b, acb) else a.overlaps(b))
 

@@ -17,12 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
-    FEW_TANGENTS,
     KEPT_REPLAYS,
     LIKELY_UNITS,
     UNASKED_EXACT_WORK,
     UNASKED_GRADIENT_WORK,
-    UNASKED_JACOBIAN_WORK,
 )
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate.directional import (
@@ -337,11 +335,9 @@ def by_reference(problem: Problem, base: Base, reference: Reference) -> ByRefere
     return ByReference(problem, base, reference=bound)
 
 
-def by_replay(
-    problem: Problem, base: Base, rounding: float = 0.0, *, tangents: int = 1
-) -> ByReference | None:
+def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
-    work for so many `tangents` at a time; else `None`. Records what f does at x.
+    work; else `None`. Records what f does at x.
 
     With a spacing at 1 as `rounding` its error bars are what rounding can do.
     """
@@ -357,8 +353,6 @@ def by_replay(
     ):
         return None
     work = min(UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK // _replays(problem, base.Y.size))
-    if tangents > FEW_TANGENTS:
-        work = min(work, UNASKED_JACOBIAN_WORK // tangents)
     exact = Exact(work, Roundings(rounding) if rounding else None)
     return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
 

@@ -28,7 +28,8 @@ from adjudge.constants import (
 )
 from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
-from adjudge.estimate.balls import flint, imaginary_part, zeros
+from adjudge.estimate.balls import Jets, flint, imaginary_part, lifted, zeros
+from adjudge.estimate.pullback import pullback
 from adjudge.estimate.reference import Direction, Link, Reference
 from adjudge.estimate.replay import (
     FACTORED,
@@ -127,7 +128,7 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return part(1), part(0)
 
-        return self._refined(found, program, tangents, v.length)
+        return self._refined(found, program, tangents, v.length, count=_size(program))
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -137,25 +138,40 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return np.concatenate([part(3), part(2)]), np.concatenate([part(1), part(0)])
 
-        return self._refined(found, program, tangents, v.length, before=_outputs(program))
+        size = 2 * _size(program)
+        return self._refined(found, program, tangents, v.length, count=size)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
-        a, b = link.inputs(v.vector[:n]), v.vector[n:]
+        tangent, b = link.inputs(v.vector[:n]), v.vector[n:]
 
         def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
-            rows, values, zero = [], [], flint().arb(0)
-            for unit in np.eye(n):
-                part = _replayed(program, [link.inputs(unit), a], rounded)
-                rows.append(sum(_weighed(w, part(3)) + _weighed(b, part(1)), zero))
-                values.append(sum(_weighed(w, part(1)), zero))
-            part = _replayed(program, [a], rounded)
+            weights = _cotangents(program, w, b)
+            rows, outputs = pullback(program, weights, tangent, rounded)
+            gradient, values = _coordinates(rows, program.inputs), _outputs(program, outputs)
             return (
-                np.concatenate([_objects(rows), part(1)]),
-                np.concatenate([_objects(values), part(0)]),
+                np.concatenate([gradient(1), values(1)]),
+                np.concatenate([gradient(0), values(0)]),
             )
 
-        return self._refined(found, program, [a], v.length, before=n)
+        size = n + _size(program)
+        return self._refined(found, program, [tangent], v.length, count=size)
+
+    def gradient(self, link: Link, x: Vector, w: Vector) -> tuple[Vector, Vector]:
+        """Returns the gradient of `w · f`, a number for each coordinate of x, and how far these may
+        be off; NaN where a branch is not decided. `w` has a number for each real coordinate of the
+        outputs.
+
+        It is not begun again with more digits, and what f itself may be off by is no part of its
+        error bars with roundings: most outputs have nothing to do with a coordinate of x.
+        """
+        program = link.program(x)
+        with precision(2 * EXACT_BITS):
+            try:
+                rows, _ = pullback(program, _cotangents(program, w), None, self.rounding)
+            except DoubtError:
+                return np.full(x.size, np.nan), np.full(x.size, np.inf)
+            return _floats(_coordinates(rows, program.inputs)(0))
 
     def _refined(
         self,
@@ -164,7 +180,7 @@ class Exact(Reference):
         tangents: Sequence[Sequence[Any]],
         length: float,
         *,
-        before: int = 0,
+        count: int,
     ) -> Estimate:
         """Returns the estimate with as many digits as show it.
 
@@ -174,7 +190,7 @@ class Exact(Reference):
             program: The function.
             tangents: The tangents of a replay of it.
             length: The scale of x along the tangent.
-            before: How many derivatives there are before those of the outputs.
+            count: How many derivatives there are.
         """
         bits, last, stuck = EXACT_BITS, None, None
         while True:
@@ -185,7 +201,7 @@ class Exact(Reference):
                     if bits < MOST_EXACT_BITS:
                         bits *= 4
                         continue
-                    return _unknown(before + _outputs(program), error)
+                    return _unknown(count, error)
                 value, radius = _floats(balls)
             wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
             if last is not None:
@@ -296,7 +312,7 @@ def _method(program: Program, bits: int) -> Method:
     return Method(Scheme.REFERENCE, reference=words)
 
 
-def _outputs(program: Program) -> int:
+def _size(program: Program) -> int:
     """Returns how many real coordinates the outputs have."""
     values = [program.value(one) for one in program.outputs]
     return sum(one.size * (2 if one.dtype.kind == "c" else 1) for one in values)
@@ -341,17 +357,41 @@ def _replayed(
     program: Program, tangents: Sequence[Sequence[Any]], rounded: Roundings | None
 ) -> Callable[[int], Balls]:
     """Replays a program, and returns what gives a part of its outputs as real coordinates."""
-    outputs = replay(program, tangents, rounded)
+    return _outputs(program, replay(program, tangents, rounded))
+
+
+def _outputs(program: Program, outputs: Sequence[Jets]) -> Callable[[int], Balls]:
+    """Returns what gives a part of a program's outputs as real coordinates."""
+    return _coordinates(outputs, [program.value(one) for one in program.outputs])
+
+
+def _coordinates(given: Sequence[Jets], recorded: Sequence[NDArray[Any]]) -> Callable[[int], Balls]:
+    """Returns what gives a part of jets as real coordinates, by the dtypes that were recorded."""
 
     def part(key: int) -> Balls:
         found: list[Any] = []
-        for jets, recorded in zip(outputs, map(program.value, program.outputs), strict=True):
-            complex_ = recorded.dtype.kind == "c"
-            for one in jets.parts.get(key, zeros(jets.shape)).flat:
-                found += [one.real, imaginary_part(one)] if complex_ else [one.real]
+        for jets, one in zip(given, recorded, strict=True):
+            complex_ = one.dtype.kind == "c"
+            for ball in jets.parts.get(key, zeros(jets.shape)).flat:
+                found += [ball.real, imaginary_part(ball)] if complex_ else [ball.real]
         return _objects(found)
 
     return part
+
+
+def _cotangents(program: Program, *parts: Vector) -> list[Jets]:
+    """Returns cotangents of the outputs from real coordinates, and how they move from more."""
+    found, start = [], 0
+    for recorded in (program.value(one) for one in program.outputs):
+        complex_ = recorded.dtype.kind == "c"
+        stop = start + recorded.size * (2 if complex_ else 1)
+        cut = [one[start:stop] for one in parts]
+        if complex_:
+            cut = [one[0::2] + 1j * one[1::2] for one in cut]
+        arrays = [lifted(one.reshape(recorded.shape)).value for one in cut]
+        found.append(Jets(dict(enumerate(arrays))))
+        start = stop
+    return found
 
 
 def _floats(balls: Balls, value: Vector | None = None) -> tuple[Vector, Vector]:

@@ -47,8 +47,8 @@ def pullback(
     cotangents: Sequence[Jets],
     tangent: Sequence[NDArray[Any]] | None = None,
     roundings: Roundings | None = None,
-) -> tuple[list[Jets], Steps]:
-    """Returns the cotangents of the inputs of a program for those of its outputs, and its replay.
+) -> tuple[list[Jets], list[Jets]]:
+    """Returns the cotangents of the inputs of a program for those of its outputs, and the outputs.
 
     Complex numbers count as pairs: the cotangent of `z` is `a + i b` where a small `dz` adds
     `a Re(dz) + b Im(dz)`. It is to be called within `precision`.
@@ -64,26 +64,57 @@ def pullback(
     Raises:
         DoubtError: An operation has no translation or cannot be decided.
     """
-    steps = replayed(program, [] if tangent is None else [tangent], roundings)
+    if roundings is not None:
+        roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
+    tangents = [] if tangent is None else [tangent]
+    steps = replayed(program, [*tangents, _anywhere(program)], roundings)
+    last = 1 << len(tangents)
+    steps = Steps([one.below(last) for one in steps.inputs], [
+        tuple(one.below(last) if isinstance(one, Jets) else one for one in results)
+        for results in steps.results
+    ])  # fmt: skip
+    outputs = [lifted(steps.value(one)) for one in program.outputs]
+    if roundings is not None:
+        outputs = [roundings.of_output(one) for one in outputs]
     found: dict[Ref, Jets] = {}
+    lost: dict[Ref, NDArray[np.bool_]] = {}
 
-    def collect(operand: Any, more: Jets) -> None:
-        if isinstance(operand, Ref):
+    def collect(operand: Any, more: Jets | NDArray[np.bool_]) -> None:
+        if isinstance(more, Jets):
             found[operand] = found[operand] + more if operand in found else more
+        else:
+            lost[operand] = lost[operand] | more if operand in lost else more
 
     for operand, w in zip(program.outputs, cotangents, strict=True):
-        collect(operand, _as_motion(w))
+        if isinstance(operand, Ref):
+            collect(operand, _as_motion(w))
     for number, operation in reversed([*enumerate(program.operations)]):
-        given = [found.pop(Ref(number, k), None) for k in range(len(operation.recorded))]
-        back = _Back(program, operation, steps, number, given, roundings)
-        if not back.given:
-            continue
+        refs = [Ref(number, k) for k in range(len(operation.recorded))]
+        back = _Back(
+            program, operation, steps, number,
+            [found.pop(ref, None) for ref in refs], [lost.pop(ref, None) for ref in refs],
+            roundings,
+        )  # fmt: skip
         for k, operand in enumerate(operation.operands):
-            if isinstance(operand, Ref) and isinstance(back.operands[k], Jets):
-                collect(operand, back.carried(k))
+            if isinstance(operand, Ref):
+                for more in back.carried(k):
+                    collect(operand, more)
     nothing = [_as_motion(lifted(np.zeros(x.shape))) for x in program.inputs]
     ends = [found.get(Ref(INPUT, k), none) for k, none in enumerate(nothing)]
-    return [_as_cotangent(one) for one in ends], steps
+    return [_as_cotangent(one) for one in ends], outputs
+
+
+def _anywhere(program: Program) -> list[NDArray[Any]]:
+    """Returns a tangent along which everything moves: without it a comparison of two numbers that
+    are equal would be decided, and what is selected by it would have the derivative of one branch.
+    """
+    found, start = [], 1
+    for x in program.inputs:
+        numbers = 1 + np.modf((start + np.arange(2 * x.size)) * (5**0.5 - 1) / 2)[0]
+        start += numbers.size
+        pairs = numbers.reshape(2, *x.shape)
+        found.append(pairs[0] + 1j * pairs[1] if x.dtype.kind == "c" else pairs[0])
+    return found
 
 
 def _as_motion(w: Jets) -> Jets:
@@ -105,8 +136,12 @@ class _Back:
         steps: Steps,
         number: int,
         given: Sequence[Jets | None],
+        lost: Sequence[NDArray[np.bool_] | None],
         roundings: Roundings | None,
     ) -> None:
+        """`given` are the cotangents of the results that have one, and `lost` says of booleans
+        among the results which ones choose between branches that do not meet.
+        """
         self.operation, self.roundings = operation, roundings
         self.perform = roundings.performed if roundings else perform
         self.operands = [steps.value(one) for one in operation.operands]
@@ -116,12 +151,44 @@ class _Back:
             for k, w in enumerate(given)
             if w is not None and isinstance(self.results[k], Jets)
         ]
+        self.lost = next((one for one in lost if one is not None), None)
         values = [program.value(one) for one in operation.operands]
         self.complex = [one.dtype.kind == "c" for one in values]
         self.shapes: list[Shape] = [one.shape for one in values]
 
-    def carried(self, k: int) -> Jets:
-        """Returns the cotangent of operand `k`."""
+    def carried(self, k: int) -> list[Jets | NDArray[np.bool_]]:
+        """Returns the cotangent of operand `k`, if it has one; of booleans, which ones choose
+        between branches that do not meet.
+        """
+        decides = not isinstance(self.operands[k], Jets)
+        if self.lost is not None:
+            lost = self._lost(k, self.lost)
+            nan = np.where(lost, flint().arb.nan(), flint().arb(0))
+            return [lost if decides else _as_motion(Jets({0: nan, 1: nan}))]
+        if not self.given:
+            return []
+        if not decides:
+            return [self._cotangent(k)]
+        jumps = self._jumps(self.given[0][1]) if self.operation.name == "where" else None
+        return [] if jumps is None or not jumps.any() else [self._lost(k, jumps)]
+
+    def _jumps(self, w: Jets) -> NDArray[np.bool_]:
+        """Returns where a choice is not decided, and decides about what has a cotangent."""
+        condition, *branches = self.operands
+        x, y = (lifted(one).value for one in branches)
+        meet = np.asarray(each(balls.overlap, *np.broadcast_arrays(x, y)), bool)
+        return np.asarray(condition.may & condition.may_not & ~meet & w.moves)
+
+    def _lost(self, k: int, lost: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Returns which entries of operand `k` decide what is lost: all of them where the operation
+        moves or reduces booleans.
+        """
+        shape, entrywise = self.shapes[k], self.operation.name not in ("take", "any", "all")
+        if entrywise and lost.shape == shape:
+            return lost
+        return np.full(shape, bool(lost.any()))
+
+    def _cotangent(self, k: int) -> Jets:
         name, transpose = self.operation.name, TRANSPOSES.get(self.operation.name)
         if transpose is not None:
             ((_, w),) = self.given
@@ -134,10 +201,20 @@ class _Back:
         if not self.complex[k]:
             found = balls.real(found)
         if self.roundings is not None:
-            terms = max(w.value.size for _, w in self.given) / max(1, prod(self.shapes[k]))
-            eps = max(self.roundings.eps, self.operation.eps)
-            found = self.roundings.of_sums(found, terms, eps, normwise=name in NORMWISE)
+            found = self._rounded(found)
         return found
+
+    def _rounded(self, found: Jets) -> Jets:
+        """Returns sums of products, rounded."""
+        assert self.roundings is not None
+        shapes = [w.shape for _, w in self.given]
+        if self.operation.name == "matmul":
+            terms = float(max([1, *shapes[0][-2:]]))
+        else:
+            terms = max(map(prod, shapes)) / max(1, prod(found.shape))
+        eps = max(self.roundings.eps, self.operation.eps)
+        normwise = self.operation.name in NORMWISE
+        return self.roundings.of_sums(found, terms, eps, normwise=normwise)
 
     def _along(self, k: int, unit: NDArray[np.float64], reduced: Callable[[Jets], Jets]) -> Jets:
         """Returns the cotangent of operand `k` along a unit, from the derivatives of all results
@@ -148,11 +225,11 @@ class _Back:
             operands = list(self.operands)
             operands[k] = operands[k].plus(lifted(factor * unit), UNIT)
             found = self.perform(self.operation, operands)
-            terms = [reduced(self._weighed(found[j].beside(UNIT), w)) for j, w in self.given]
+            terms = [reduced(self.weighed(found[j].beside(UNIT), w)) for j, w in self.given]
             ends.append(reduce(add, terms))
         return ends[0] if len(ends) == 1 else FUNCTIONS["complex"](*ends)
 
-    def _weighed(self, rate: Jets, w: Jets) -> Jets:
+    def weighed(self, rate: Jets, w: Jets) -> Jets:
         """Returns the product of a derivative with a cotangent of the same shape."""
         arb, acb = flint().arb, flint().acb
         chooses = self.operation.name in SELECTIONS
@@ -289,7 +366,10 @@ def _of_logsumexp(back: _Back, w: Jets, k: int) -> Jets:
     shape = back.shapes[k]
     slim = _slim(back, len(shape))
     rate = FUNCTIONS["exp"](back.operands[k] - slim(back.results[0]))
-    return back._weighed(rate, _repeated(slim(w), shape))
+    w = _repeated(slim(w), shape)
+    if not back.complex[k]:
+        return back.weighed(rate, w)
+    return FUNCTIONS["complex"](back.weighed(rate, w), back.weighed(rate * 1j, w))
 
 
 def _of_sort(back: _Back, w: Jets, k: int) -> Jets:

@@ -197,31 +197,31 @@ class Referenced:
 
     def require(self, origin: Vector) -> None:
         """Raises `NotSupportedError` where the reference has no derivative at `origin`."""
-        self.reference.require(self._at(self.primal.X), origin[: self.X.size])
+        self.reference.require(self.link(self.primal.X), origin[: self.X.size])
 
     def along(self, Y: Space, origin: Vector, v: Direction) -> Estimate:
         """Returns the derivative of all outputs `Y` of the problem, at `origin` along `v`."""
         n = self.X.size
         x, rest = origin[:n], origin[n:]
         if not self.modes_taken:
-            return self.reference.along(self._at(Y), x, v)
+            return self.reference.along(self.link(Y), x, v)
         if self.modes_taken == "F":
             outputs = Space(Y.leaves[len(Y.leaves) // 2 :])
-            return self.reference.tangent_along(self._at(outputs), x, rest, v)
+            return self.reference.tangent_along(self.link(outputs), x, rest, v)
         outputs = Space(Y.leaves[len(self.X.leaves) :])
         in_all = self._in_all_outputs(outputs.size)
         whole = replace(v, vector=np.concatenate([v.vector[:n], in_all(v.vector[n:])]))
-        return self.reference.gradient_along(self._at(outputs), x, in_all(rest), whole)
+        return self.reference.gradient_along(self.link(outputs), x, in_all(rest), whole)
 
     def values(self, Y: Space, origin: Vector) -> Vector | None:
         """Returns the outputs `Y` of f itself by the reference; `None` where it has derivatives
         only.
         """
-        return self.reference.values(self._at(Y), origin[: self.X.size])
+        return self.reference.values(self.link(Y), origin[: self.X.size])
 
     def value_slack(self, Y: Space, origin: Vector, eps: float) -> Vector | float:
         """Returns by how much f may differ from these values by its own rounding, if known."""
-        return self.reference.value_slack(self._at(Y), origin[: self.X.size], eps)
+        return self.reference.value_slack(self.link(Y), origin[: self.X.size], eps)
 
     def _in_all_outputs(self, size: int) -> Callable[[Vector], Vector]:
         """Makes cotangents of all outputs from those of the attached ones."""
@@ -234,7 +234,8 @@ class Referenced:
 
         return in_all
 
-    def _at(self, Y: Space) -> Linked:
+    def link(self, Y: Space) -> Linked:
+        """Returns what the reference calls the function with outputs `Y` by."""
         return Linked(self.primal, self.X, Y)
 
 

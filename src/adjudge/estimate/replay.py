@@ -367,7 +367,8 @@ def _sizes(balls: Balls) -> NDArray[np.float64]:
 def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
     """Returns, by the key of a part, how much the operands move over their own scale, at most: of
     each entry of a result of this shape, or of all of them where a reduction was made. The scale of
-    a zero is that of the entries beside it, and 1 where these are zero, too.
+    a zero is that of the entries beside it, and 1 where these are zero, too; that of a number that
+    is nearly one is no less than has a reciprocal.
     """
     found: dict[int, NDArray[np.float64]] = {}
     for one in operands:
@@ -375,6 +376,7 @@ def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray
             continue
         scale = _sizes(one.value)
         scale = np.where(scale > 0, scale, np.max(scale, initial=0.0) or 1.0)
+        scale = np.maximum(scale, 2.0**-1000)
         rates = {key: _sizes(part) / scale for key, part in one.parts.items() if key}
         if 1 in rates and 2 in rates:
             rates[3] = rates[1] * rates[2] + rates.get(3, 0.0)

@@ -23,7 +23,6 @@ from adjudge.constants import (
     ENOUGH_SIDES,
     EXPLAINED_PART,
     FEW_SIDES,
-    FEW_TANGENTS,
     INSIDE_FACTOR,
     LOST_PART,
     NARROW_BIAS_UNITS,
@@ -33,6 +32,7 @@ from adjudge.constants import (
     RULE_UNITS,
     SIDE_DISTANCE,
     SIDE_POINTS,
+    SIDE_WORK,
     SINGLE_BIAS_UNITS,
     SMALL_NARROW_PROBES,
     STANDARD_ERRORS,
@@ -128,9 +128,14 @@ def compare_low_precision(
     double or in exact arithmetic.
     """
     compared = _LowPrecision(low, high, letter, seed)
-    found = compared.judged()
+    if not isinstance(high, Replayed):
+        return compared.judged()
+    # In single precision differences tell whether f follows its input in steps, as what quantises
+    # does, whose rule is that of the identity.
+    steps = compared.eps <= COARSE_EPS and high.compares
+    found = compared.nothing if steps else compared.judged()
     sure = found.wrong or found.different is not None
-    return found if sure or not isinstance(high, Replayed) else compared.beside_replay(found)
+    return found if sure else compared.beside_replay(found)
 
 
 AtPoints = tuple[DerivativeAtPoints, DerivativeAtPoints | ReplayedAtPoints]
@@ -287,49 +292,60 @@ class _LowPrecision:
         of f may leave few digits are no evidence: a saturated value is off to one side at all of
         them. The test is the sign test (Conover 1999, section 3.4), the rest is ours.
         """
-        x = self.low.problem
-        if not self.of.size or not self.by.size or x.X.size > FEW_TANGENTS:
+        x, exact = self.low.problem, self.high
+        assert isinstance(exact, Replayed)
+        if not self.of.size or not self.by.size or exact.work > SIDE_WORK:
             return found
         at_x = self._pair([x.origin], from_x=True)
-        if not np.any(self._beyond(at_x)[0]):
-            return found
         points = [*points_around(x, self.seed, self.eps, [SIDE_DISTANCE] * SIDE_POINTS)]
         sizes = (1.0, SMALL_NARROW_PROBES)  # as in `_rounds_with_size`
         few = self._pair(points[:FEW_SIDES], sizes=sizes)
-        if np.max(np.abs(_sides(*self._beyond(few))), initial=0.0) <= 1 / 2:
-            return found
-        at = self._pair(points, sizes=sizes)
-        beyond, counts = self._beyond(at)
+        for probe in range(len(self.probes)):
+            if not np.any(self._beyond(at_x, probe)[0]):
+                continue
+            if np.max(np.abs(_sides(*self._beyond(few, probe)))) <= 1 / 2:
+                continue
+            sides = self._persisting(self._pair(points, sizes=sizes), points, probe)
+            if np.any(sides):
+                return self._named(int(np.argmax(sides)), probe, at_x, wrong=True, factor=1.0)
+        return found
+
+    def _persisting(self, at: AtPoints, points: Sequence[Vector], probe: int) -> Vector:
+        """Returns at which part of the points that count each entry is off to one side for a probe;
+        0 where that is less than an error is, or too few points count.
+        """
+        beyond, counts = self._beyond(at, probe, BIAS_DRIFTS * self._drift(at))
         suspects = np.abs(_sides(beyond, counts)) >= ONE_SIDE
         if not np.any(suspects):
-            return found
-        for probe in np.flatnonzero(np.any(suspects, axis=1)).tolist():
-            for k, (point, row) in enumerate(zip(points, at[1].take(probe), strict=True)):
-                w = (at[1].factors[k] if at[1].factors else 1.0) * self.probes[probe]
-                bound = rounding_of(self.low.base, self.letter, [w], point)
-                if bound is None:
-                    return found
-                counts[k, probe] &= bound <= np.abs(row)
-        sides = _sides(beyond, counts)
-        suspects &= (np.abs(sides) >= ONE_SIDE) & (np.sum(counts, axis=0) >= ENOUGH_SIDES)
-        if not np.any(suspects):
-            return found
-        probe, k = divmod(int(np.argmax(suspects * np.abs(sides))), self.of.size)
-        return self._named(k, probe, at_x, wrong=True, factor=1.0)
+            return np.zeros(self.of.size)
+        for k, (point, row) in enumerate(zip(points, at[1].take(probe), strict=True)):
+            w = (at[1].factors[k] if at[1].factors else 1.0) * self.probes[probe]
+            bound = rounding_of(self.low.base, self.letter, [w], point)
+            if bound is None:
+                return np.zeros(self.of.size)
+            counts[k] &= bound <= np.abs(row)
+        sides = np.abs(_sides(beyond, counts))
+        enough = np.sum(counts, axis=0) >= ENOUGH_SIDES
+        return np.where(suspects & enough & (sides >= ONE_SIDE), sides, 0.0)
 
-    def _beyond(self, at: AtPoints) -> tuple[Array, NDArray[np.bool_]]:
-        """Returns to which side each entry is off by more than rounding puts it, as -1, 0 or 1 by
-        point, probe and entry, and which of these count.
+    def _drift(self, at: AtPoints) -> float:
+        """Returns by which part of itself an output is off to one side, at most."""
+        part = _parts(*finite_deviation(*(side.values for side in at)))
+        sided = np.abs(_sides(np.sign(part), np.ones(part.shape, bool))) >= ONE_SIDE
+        return float(np.max(sided * np.abs(np.median(part, axis=0)), initial=0.0))
+
+    def _beyond(
+        self, at: AtPoints, probe: int, drift: float = 0.0
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """Returns to which side each entry is off for a probe by more than rounding puts it, and
+        more than this `drift`, as -1, 0 or 1 by point and entry, and which of these count.
 
         It is off by about the same part of itself as at most points. An approximation inside, whose
         error a cancelling rule makes larger, is off by another part at each.
         """
         units = NARROW_BIAS_UNITS if self.eps > COARSE_EPS else SINGLE_BIAS_UNITS
-        off, f = finite_deviation(*(side.values for side in at))
-        drift = np.abs(np.median(_parts(off, f), axis=0))
-        few = units * self.u + BIAS_DRIFTS * float(np.max(drift, initial=0.0))
-        rows = [[side.take(probe) for probe in range(len(self.probes))] for side in at]
-        off, high = finite_deviation(*(np.stack(one, 1) for one in rows))
+        few = units * self.u + drift
+        off, high = finite_deviation(*(side.take(probe) for side in at))
         part = _parts(off, high)
         middle = np.median(part, axis=0)
         alike = np.abs(part - middle) <= np.maximum(np.abs(middle) / 4, 2 * few)

@@ -5,16 +5,19 @@ double, and for what roundings of f can do to a derivative.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from adjudge.constants import COARSE_EPS
 from adjudge.errors import NotSupportedError, attempt
-from adjudge.estimate import ByReference, Direction, Estimate, by_replay
+from adjudge.estimate import ByReference, Direction, Exact, by_replay
 from adjudge.floats import EPS, Vector
 from adjudge.jacobian import Array
 from adjudge.problem import Base
+
+SHARP = 2.0**-40
+"""An entry is known to this part of itself, far beyond the digits of float32."""
+CANCELLED = 2.0**-128
+"""What is smaller than this part of the largest entry is what 256 bits leave where terms cancel."""
 
 
 class Replayed:
@@ -26,7 +29,8 @@ class Replayed:
         """
         self.base, self.asked = base, asked
         x = base.problem.origin
-        if not (np.all(np.isfinite(self.value(x))) and np.all(np.isfinite(self.jacobian(x)))):
+        gradient = self.derivative(x, "R", np.ones(base.Y.size))
+        if not (np.all(np.isfinite(self.value(x))) and np.all(np.isfinite(gradient))):
             raise NotSupportedError("the derivative by exact replay is not decided", "move x")
 
     @property
@@ -34,21 +38,34 @@ class Replayed:
         """The words for it in a report."""
         return self.asked.reference.reference.name
 
+    @property
+    def work(self) -> int:
+        """How many operations on numbers a replay takes."""
+        return self.asked.replays
+
+    @property
+    def compares(self) -> bool:
+        """Whether f may follow its input in steps."""
+        return self.asked.compares
+
     def value(self, point: Vector) -> Vector:
         """Returns the outputs at a point, NaN where they are not decided."""
         reference, whole = self.asked.reference, self.base.whole
         found = attempt(lambda: reference.values(whole, point), NotSupportedError)
         return np.full(self.base.Y.size, np.nan) if found is None else found[: self.base.Y.size]
 
-    def jacobian(self, point: Vector) -> Array:
-        """Returns the Jacobian at a point, NaN where it is not decided."""
-        found = attempt(lambda: self._columns(point), NotSupportedError)
-        return np.full((self.base.Y.size, point.size), np.nan) if found is None else found
+    def derivative(self, point: Vector, letter: str, probe: Vector) -> Vector:
+        """Returns the vjp (`letter` R) or the jvp for a probe at a point, NaN where it is not
+        decided.
+        """
 
-    def _columns(self, point: Vector) -> Array:
-        self.asked.reference.require(point)
-        units = np.eye(point.size)
-        return np.stack([_along(self.asked, self.base, point, unit).value for unit in units], 1)
+        def taken() -> Vector:
+            self.asked.reference.require(point)
+            return _decided(*_taken(self.asked, self.base, point, letter, probe))
+
+        found = attempt(taken, NotSupportedError)
+        size = point.size if letter == "R" else self.base.Y.size
+        return np.full(size, np.nan) if found is None else found
 
 
 class ReplayedAtPoints:
@@ -63,70 +80,73 @@ class ReplayedAtPoints:
         """The arguments are those of `DerivativeAtPoints`."""
         self.at, self.letter, self.probes, self.factors = at, letter, probes, factors
         self.values = np.zeros((0, at.base.Y.size))
-        self.jacobians: list[Array] = []
+        self.points: list[Vector] = []
+        self._found: dict[tuple[int, int], Vector] = {}
         self.extend(points)
 
     def extend(self, points: Iterable[Vector]) -> None:
         """Adds points after those that are there."""
         for point in points:
             self.values = np.vstack([self.values, self.at.value(point)])
-            self.jacobians.append(self.at.jacobian(point))
+            self.points.append(point)
 
     def take(self, probe: int, count: int | None = None) -> Array:
         """Returns `J* w` or `J v` at the points, or at the first `count` of them, row by row."""
-        rows = []
-        for k, jacobian in enumerate(self.jacobians[:count]):
-            scaled = (self.factors[k] if self.factors else 1.0) * self.probes[probe]
-            rows.append(scaled @ jacobian if self.letter == "R" else jacobian @ scaled)
-        return np.array(rows)
+        for k, point in enumerate(self.points[:count]):
+            if (probe, k) not in self._found:
+                scaled = (self.factors[k] if self.factors else 1.0) * self.probes[probe]
+                self._found[probe, k] = self.at.derivative(point, self.letter, scaled)
+        return np.array([self._found[probe, k] for k in range(len(self.points[:count]))])
 
 
 def replayed(base: Base) -> Replayed | None:
     """Returns the function of a problem in exact arithmetic; `None` where it cannot be replayed, or
-    that is much work, and in single precision where it may follow its input in steps, which
-    differences tell there.
+    that is much work.
     """
-    problem, eps = base.problem, base.coarsest_eps
+    problem = base.problem
     if problem.modes_taken:
         return None
-    asked = by_replay(problem, base, tangents=problem.X.size)
-    if asked is None or (eps <= COARSE_EPS and asked.compares):
-        return None
-    return attempt(lambda: Replayed(base, asked), NotSupportedError)
+    asked = by_replay(problem, base)
+    return None if asked is None else attempt(lambda: Replayed(base, asked), NotSupportedError)
 
 
 def rounding_of(
     base: Base, letter: str, probes: Sequence[Vector], x: Vector | None = None
 ) -> Vector | None:
     """Returns what roundings of the program can do to the derivative for these probes at a point,
-    by default that of `base`, at most and by entry; `None` where f cannot be replayed, or follows
-    its input in steps.
+    by default that of `base`, at most and by entry; `None` where f cannot be replayed.
     """
     problem = base.problem
     if problem.modes_taken:
         return None
-    tangents = problem.X.size if letter == "R" else len(probes)
-    found = by_replay(problem, base, tangents=tangents)
-    asked = found.rounded(base.coarsest_eps) if found is not None and not found.compares else None
+    found = by_replay(problem, base)
+    asked = None if found is None else found.rounded(base.coarsest_eps)
     if asked is None:
         return None
     point = problem.origin if x is None else x
-    along = [
-        _along(asked, base, point, v, length).error
-        for v, length in (
-            zip(np.eye(problem.X.size), problem.length_scales, strict=True)
-            if letter == "R"
-            else ((probe, 1.0) for probe in probes)
-        )
-    ]
-    if letter == "F":
-        return np.asarray(np.max(along, axis=0))
-    return np.asarray(np.max([[np.abs(w) @ bar for bar in along] for w in probes], axis=0))
+    bars = [_taken(asked, base, point, letter, probe)[1] for probe in probes]
+    return np.asarray(np.max(bars, axis=0))
 
 
-def _along(asked: ByReference, base: Base, x: Vector, v: Vector, length: float = 1.0) -> Estimate:
-    found = asked.reference.along(base.whole, x, Direction(v, length, np.inf, np.inf))
-    size, value = base.Y.size, found.value
-    if found.half_gap is not None:  # the middle of two branches is no derivative
-        value = np.where(found.half_gap > 0, np.nan, value)
-    return replace(found, value=value[:size], error=found.error[:size])
+def _taken(
+    asked: ByReference, base: Base, x: Vector, letter: str, probe: Vector
+) -> tuple[Vector, Vector]:
+    """Returns the vjp or the jvp for a probe, and how far it may be off."""
+    reference, size = asked.reference, base.Y.size
+    if letter == "R":
+        exact = reference.reference
+        assert isinstance(exact, Exact)
+        w = np.append(probe, np.zeros(base.whole.size - size))
+        return exact.gradient(reference.link(base.whole), x, w)
+    found = reference.along(base.whole, x, Direction(probe, 1.0, np.inf, np.inf)).of(slice(size))
+    return found.value, found.error if found.half_gap is None else found.error + found.half_gap
+
+
+def _decided(value: Vector, error: Vector) -> Vector:
+    """Returns numbers that are known, zeros where they cancel, and NaN elsewhere: the middle of the
+    derivatives of two branches is none.
+    """
+    largest = np.max(np.abs(value), initial=0.0, where=np.isfinite(value))
+    known = error <= SHARP * np.abs(value)
+    zero = np.abs(value) + error <= CANCELLED * largest
+    return np.where(known, value, np.where(zero, 0.0, np.nan))
