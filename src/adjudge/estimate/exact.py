@@ -132,11 +132,13 @@ class Exact(Reference):
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
-        tangents = [link.inputs(one) for one in (t, v.vector[:n], v.vector[n:])]
+        # The motion along t is taken first, and differentiated along v. The other way round complex
+        # eigenvectors, whose phases no rule of their derivatives fixes, have another one.
+        tangents = [link.inputs(one) for one in (v.vector[:n], t, v.vector[n:])]
 
         def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
             part = _replayed(program, tangents, rounded)
-            return np.concatenate([part(3), part(2)]), np.concatenate([part(1), part(0)])
+            return np.concatenate([part(3), part(1)]), np.concatenate([part(2), part(0)])
 
         size = 2 * _size(program)
         return self._refined(found, program, tangents, v.length, count=size)
