@@ -67,7 +67,7 @@ from adjudge.jacobian import (
     relative_bias,
     scatter,
 )
-from adjudge.problem import Space, Stream, generator
+from adjudge.problem import Space, Stream, generator, random_entries
 from adjudge.properties.replayed import Replayed, ReplayedAtPoints, rounding_of
 
 
@@ -255,21 +255,34 @@ class _LowPrecision:
         )
 
     def _pair(
-        self, points: Sequence[Vector], *, from_x: bool = False, sizes: Sequence[float] = (1.0,)
+        self,
+        points: Sequence[Vector],
+        *,
+        from_x: bool = False,
+        sizes: Sequence[float] = (1.0,),
+        alone: int | None = None,
     ) -> AtPoints:
         """Returns both derivatives at these points, away from x for probes that change as well, and
         have these sizes in turn.
 
-        In sixteen bits probes have no digits that could change.
+        In sixteen bits probes have no digits that could change by a little. A probe that is asked
+        for `alone` has other magnitudes at each point.
         """
         factors: list[Vector] = []
-        if not from_x and self.eps <= COARSE_EPS:
-            random, ones = generator(self.seed, Stream.NARROW_PROBES), np.ones(self.by.size)
+        random = generator(self.seed, Stream.NARROW_PROBES)
+        if from_x:
+            pass
+        elif self.eps <= COARSE_EPS:
+            ones = np.ones(self.by.size)
             # Products with the eight bits of a probe are exact in single precision.
             factors = [
                 sizes[k % len(sizes)] * np.round(perturbed(ones, random) * 2.0**15) / 2.0**15
                 for k in range(len(points))
             ]
+        elif alone is not None:
+            magnitudes = np.abs(np.frexp(self.probes[alone])[0])
+            magnitudes[magnitudes == 0] = 1.0
+            factors = [np.abs(random_entries(random, self.by.size)) / magnitudes for _ in points]
 
         def at_points(one: Evaluator) -> DerivativeAtPoints:
             return DerivativeAtPoints(
@@ -299,13 +312,14 @@ class _LowPrecision:
         at_x = self._pair([x.origin], from_x=True)
         points = [*points_around(x, self.seed, self.eps, [SIDE_DISTANCE] * SIDE_POINTS)]
         sizes = (1.0, SMALL_NARROW_PROBES)  # as in `_rounds_with_size`
-        few = self._pair(points[:FEW_SIDES], sizes=sizes)
         for probe in range(len(self.probes)):
             if not np.any(self._beyond(at_x, probe)[0]):
                 continue
+            few = self._pair(points[:FEW_SIDES], sizes=sizes, alone=probe)
             if np.max(np.abs(_sides(*self._beyond(few, probe)))) <= 1 / 2:
                 continue
-            sides = self._persisting(self._pair(points, sizes=sizes), points, probe)
+            at = self._pair(points, sizes=sizes, alone=probe)
+            sides = self._persisting(at, points, probe)
             if np.any(sides):
                 return self._named(int(np.argmax(sides)), probe, at_x, wrong=True, factor=1.0)
         return found
@@ -440,8 +454,9 @@ class _LowPrecision:
 
     def _rounding_of_rule(self, found: Deviation, *, shifted: bool) -> Vector:
         """Returns what the derivative may be off by its own rounding, by entry. What roundings of a
-        replayed program can do is more than they do: it counts where the values of f are `shifted`
-        and it leaves few digits, else 5 % of a kernel of float16 pass for rounding.
+        replayed program can do is more than they do: it counts where it leaves few digits and the
+        values of f are `shifted`, else 5 % of a kernel of float16 pass for rounding, and where it
+        leaves none: of a saturated softmax the entries of 1e-22 are differences of larger terms.
 
         A rule that is written by hand computes with other numbers than f, of which
         `_rounding_inside` knows nothing.
@@ -449,9 +464,9 @@ class _LowPrecision:
         high = self.high
         if isinstance(high, Replayed):
             bound = rounding_of(self.low.base, self.letter, self.probes)
-            if bound is None or not shifted:
+            if bound is None:
                 return np.zeros(self.of.size)
-            return np.where(bound > LOST_PART * found.size, bound, 0.0)
+            return np.where(bound > (LOST_PART if shifted else 1.0) * found.size, bound, 0.0)
 
         def take(point: Vector) -> Vector:
             at = DerivativeAtPoints(high, self.letter, [point], self.probes, from_x=False)
