@@ -1332,7 +1332,13 @@ class ReplayedRounding(Stage):
         for one, other in zip(trial.compared, wide, strict=True):
             comparison = one.comparison
             within = comparison.fails & ~other.comparison.fails
-            follows = _follows(columns, one, found, comparison.by_values | within)
+            # Of two terms one of which was rounded away, as in a saturated softmax, the other one
+            # moves as the reference does. A bar that is as much too wide as numbers have digits
+            # still covers that.
+            hopeless = columns.tolerance.coarsest * other.comparison.error
+            hopeless = np.isfinite(hopeless) & (hopeless >= np.abs(comparison.reference))
+            told = (comparison.by_values | within) & ~hopeless
+            follows = _follows(columns, one, found, told)
             sharp = one._replace(comparison=comparison.without_values(follows))
             newly = follows & sharp.comparison.fails & ~comparison.fails
             sharper.append(_allow_scatter(columns, sharp, found, newly))
