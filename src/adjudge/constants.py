@@ -1138,13 +1138,13 @@ UNASKED_EXACT_WORK = 30_000
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is
 ours."""
 UNASKED_GRADIENT_WORK = 100_000
-"""Along a gradient each of its entries takes a replay of f: the second derivative of a transformer
-of 108 numbers, wrong in one rule, took a minute in place of two seconds. So many operations of all
-replays together take about half a second for each tangent. The value is ours."""
-SIDE_WORK = 10_000
-"""A derivative in a narrow dtype is compared with its exact replay at ten points more where it is
-off at x, and at 64 where it is off there. A replay may take so many operations on numbers: its
-gradient then takes some 100 ms at each of them. The value is ours."""
+"""The same along a gradient, which takes as long as six replays, and more where matrices are
+carried back entry by entry. So many operations take about a tenth of a second. The value is
+ours."""
+NARROW_EXACT_WORK = 60_000
+"""A derivative in a narrow dtype is compared with exact gradients at some twenty points, and at 64
+more where it is off at x. A gradient may take so many operations on numbers, some 20 to 100 ms. The
+value is ours."""
 ROUNDING_UNITS = 64
 """A right derivative would fail by its own rounding. So many spacings may each operation of a
 program be off by, its derivatives as well, for a disagreement to count as proved; the functions of

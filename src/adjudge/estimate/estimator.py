@@ -7,7 +7,7 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -22,6 +22,7 @@ from adjudge.constants import (
     UNASKED_EXACT_WORK,
     UNASKED_GRADIENT_WORK,
 )
+from adjudge.engine import Program
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate.directional import (
     Column,
@@ -39,7 +40,7 @@ from adjudge.estimate.directional import (
     with_steps,
     with_three_steps,
 )
-from adjudge.estimate.exact import Exact, flint_is_installed, work_of
+from adjudge.estimate.exact import Exact, flint_is_installed, work_of, work_of_gradient
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Reference, Referenced, bind
 from adjudge.estimate.replay import ITERATED, STEPS, Roundings
@@ -166,6 +167,15 @@ class Estimator(ABC):
         """
         return None
 
+    def in_few_digits(
+        self, v: Tangent, weights: Sequence[Vector] | None, eps: float
+    ) -> Vector | None:
+        """Returns the derivative along `v` as a plain computation with this spacing at 1 has it: a
+        number for each output, or for each of these cotangents, whose vjps are taken. `None` where
+        that is not known.
+        """
+        return None
+
     def again(self, found: Column) -> Column:
         """Returns an estimate that was made with other magnitudes, or of more outputs, as one with
         those at hand. It takes evaluations only where the values behind it were not kept.
@@ -272,14 +282,35 @@ class ByReference(Estimator):
         exact = replace(exact, rounding=Roundings(eps, LIKELY_UNITS))
         return replace(self, reference=replace(self.reference, reference=exact))
 
+    def in_few_digits(
+        self, v: Tangent, weights: Sequence[Vector] | None, eps: float
+    ) -> Vector | None:
+        exact, Y = self.reference.reference, self.base.whole
+        if not isinstance(exact, Exact) or self.problem.modes_taken:
+            return None
+        exact = replace(exact, bits=1 - round(np.log2(eps)))
+        link, x = self.reference.link(Y), self.problem.origin
+        if weights is None:
+            return exact.tangent(link, x, v.vector)[: self.base.Y.size]
+        padded = [np.append(w, np.zeros(Y.size - w.size)) for w in weights]
+        return np.array([exact.gradient(link, x, w)[0] @ v.vector for w in padded])
+
     @property
     def replays(self) -> int:
         """How many operations on numbers are replayed for a column."""
         if not isinstance(self.reference.reference, Exact):
             return 0
-        n = self.reference.X.size
-        program = self.reference.primal.program(self.problem.origin[:n])
-        return _replays(self.problem, n) * work_of(program)
+        of_gradient = self.problem.modes_taken[:1] == "R"
+        return self.gradient_work if of_gradient else work_of(self._program)
+
+    @property
+    def gradient_work(self) -> int:
+        """How many operations on numbers a gradient of what is replayed takes."""
+        return work_of_gradient(self._program)
+
+    @property
+    def _program(self) -> Program:
+        return self.reference.primal.program(self.problem.origin[: self.reference.X.size])
 
     @property
     def compares(self) -> bool:
@@ -296,8 +327,7 @@ class ByReference(Estimator):
         return isinstance(self.reference.reference, Exact) and self._does_one_of(ITERATED)
 
     def _does_one_of(self, names: Container[str]) -> bool:
-        primal = self.reference.primal
-        return any(one.name in names for one in primal.program(primal.origin).operations)
+        return any(one.name in names for one in self._program.operations)
 
     def _first(self, v: Tangent) -> Column:
         problem = self.problem
@@ -352,13 +382,6 @@ def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReferenc
         or not flint_is_installed()
     ):
         return None
-    work = min(UNASKED_EXACT_WORK, UNASKED_GRADIENT_WORK // _replays(problem, base.Y.size))
-    exact = Exact(work, Roundings(rounding) if rounding else None)
-    return attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
-
-
-def _replays(problem: Problem, entries: int) -> int:
-    """Returns how many replays of f a column takes: of the gradient of f each of its entries takes
-    one of its own.
-    """
-    return 1 + entries if problem.modes_taken[:1] == "R" else 1
+    exact = Exact(UNASKED_EXACT_WORK, Roundings(rounding) if rounding else None)
+    found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
+    return found if found is not None and found.replays <= UNASKED_GRADIENT_WORK else None

@@ -29,7 +29,7 @@ from adjudge.constants import (
 from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.estimate.balls import Jets, flint, imaginary_part, lifted, zeros
-from adjudge.estimate.pullback import pullback
+from adjudge.estimate.pullback import pullback, work_of_columns
 from adjudge.estimate.reference import Direction, Link, Reference
 from adjudge.estimate.replay import (
     FACTORED,
@@ -41,6 +41,7 @@ from adjudge.estimate.replay import (
     mistranslated,
     precision,
     replay,
+    work_of_one,
 )
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Enclosure, Method, Scheme
@@ -60,6 +61,10 @@ class Exact(Reference):
     """With roundings, error bars are what these can do: a derivative outside of them is wrong. What
     the value may be off by counts as well, over the scale of x, since a rule may be written with
     the value: `s (1 - s)` for a sigmoid."""
+
+    bits: int = 2 * EXACT_BITS
+    """The digits of `tangent` and `gradient`. The middles of balls with as few as a dtype has are
+    what a plain computation in that dtype gives."""
 
     @property
     def name(self) -> str:
@@ -159,6 +164,15 @@ class Exact(Reference):
         size = n + _size(program)
         return self._refined(found, program, [tangent], v.length, count=size)
 
+    def tangent(self, link: Link, x: Vector, v: Vector) -> Vector:
+        """Returns the derivatives of the outputs along `v`, NaN where a branch is not decided."""
+        program = link.program(x)
+        with precision(self.bits):
+            try:
+                return _floats(_replayed(program, [link.inputs(v)], self.rounding)(1))[0]
+            except DoubtError:
+                return np.full(_size(program), np.nan)
+
     def gradient(self, link: Link, x: Vector, w: Vector) -> tuple[Vector, Vector]:
         """Returns the gradient of `w · f`, a number for each coordinate of x, and how far these may
         be off; NaN where a branch is not decided. `w` has a number for each real coordinate of the
@@ -168,7 +182,7 @@ class Exact(Reference):
         error bars with roundings: most outputs have nothing to do with a coordinate of x.
         """
         program = link.program(x)
-        with precision(2 * EXACT_BITS):
+        with precision(self.bits):
             try:
                 rows, _ = pullback(program, _cotangents(program, w), None, self.rounding)
             except DoubtError:
@@ -289,18 +303,14 @@ def enclosure_of(balls: Balls, weights: Vector) -> Enclosure | None:
 
 def work_of(program: Program) -> int:
     """Returns how many operations on numbers a replay of the program takes, roughly."""
-    work = 0
-    for one in program.operations:
-        sizes = [result.size for result in one.recorded]
-        depth = 1
-        if one.name in ("matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky"):
-            depth = program.value(one.operands[0]).shape[-1]
-        elif one.name in ("lu", "qr", "eigh", "eig", "svd", "matrix_exp"):
-            depth = max(one.recorded[0].shape, default=1)
-        elif one.name == "fft":
-            depth = one.recorded[0].shape[one.params["axis"]].bit_length()
-        work += depth * max(sum(sizes), *(program.value(o).size for o in one.operands))
-    return work
+    return sum(work_of_one(program, one) for one in program.operations)
+
+
+def work_of_gradient(program: Program) -> int:
+    """Returns how many operations on numbers a gradient of the program takes, roughly. With the
+    derivatives of its operations it takes as long as six replays, by measurement.
+    """
+    return 6 * work_of(program) + work_of_columns(program)
 
 
 def _where(operation: Operation) -> str:

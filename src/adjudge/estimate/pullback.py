@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from adjudge.engine import INPUT, Operation, Program, Ref
 from adjudge.estimate import balls
 from adjudge.estimate.balls import FUNCTIONS, NEARLY_ZERO, Jets, each, flint, lifted, zeros
-from adjudge.estimate.replay import NORMWISE, Roundings, Steps, perform, replayed
+from adjudge.estimate.replay import NORMWISE, Roundings, Steps, perform, replayed, work_of_one
 
 UNIT = 2
 """The bit of the parts of a cotangent, and of those along one operand, beside that of the
@@ -102,6 +102,21 @@ def pullback(
     nothing = [_as_motion(lifted(np.zeros(x.shape))) for x in program.inputs]
     ends = [found.get(Ref(INPUT, k), none) for k, none in enumerate(nothing)]
     return [_as_cotangent(one) for one in ends], outputs
+
+
+def work_of_columns(program: Program) -> int:
+    """Returns how many more operations on numbers those operations take that are carried back one
+    entry after the other, roughly.
+    """
+    work = 0
+    for one in program.operations:
+        if one.name in TRANSPOSES or one.name in FUNCTIONS or one.name == "where":
+            continue
+        for operand in one.operands:
+            shape = program.value(operand).shape
+            axes = _axes_together(one, len(shape))
+            work += prod(shape[axis] for axis in axes) * work_of_one(program, one)
+    return work
 
 
 def _anywhere(program: Program) -> list[NDArray[Any]]:
@@ -254,12 +269,8 @@ class _Back:
         matrices, one entry along the axes that belong together after the other.
         """
         shape, matrices = self.shapes[k], "axis" not in self.operation.params
-        rank = len(shape)
-        if matrices:
-            axes: tuple[int, ...] = (rank - 2, rank - 1)
-            stack = max(map(len, self.shapes)) - 2
-        else:
-            axes = _axes(self.operation.params["axis"], rank)
+        rank, stack = len(shape), max(map(len, self.shapes)) - 2
+        axes = _axes_together(self.operation, rank)
         slim = tuple(1 if axis in axes else n for axis, n in enumerate(shape))
 
         def reduced(found: Jets) -> Jets:
@@ -289,6 +300,13 @@ class _Back:
 def _axes(axis: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
     axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
     return tuple(sorted({one % rank for one in axes}))
+
+
+def _axes_together(operation: Operation, rank: int) -> tuple[int, ...]:
+    """Returns the axes along which the entries of an operand are combined."""
+    if "axis" in operation.params:
+        return _axes(operation.params["axis"], rank)
+    return tuple(range(max(0, rank - 2), rank))
 
 
 def _unbroadcast(x: Jets, shape: Shape) -> Jets:

@@ -203,6 +203,19 @@ def perform(operation: Operation, operands: Sequence[Any]) -> tuple[Any, ...]:
     return found if several else (found,)
 
 
+def work_of_one(program: Program, operation: Operation) -> int:
+    """Returns how many operations on numbers one operation takes, roughly."""
+    name, recorded = operation.name, operation.recorded
+    sizes, depth = [program.value(one).size for one in operation.operands], 1
+    if name in ("matmul", "solve", "solve_triangular", "inv", "det", "slogdet", "cholesky"):
+        depth = program.value(operation.operands[0]).shape[-1]
+    elif name in ("lu", "qr", "eigh", "eig", "svd", "matrix_exp"):
+        depth = max(recorded[0].shape, default=1)
+    elif name == "fft":
+        depth = recorded[0].shape[operation.params["axis"]].bit_length()
+    return depth * max(sum(one.size for one in recorded), *sizes)
+
+
 # -------------------------------------------------------------------- whole programs
 
 

@@ -1332,13 +1332,8 @@ class ReplayedRounding(Stage):
         for one, other in zip(trial.compared, wide, strict=True):
             comparison = one.comparison
             within = comparison.fails & ~other.comparison.fails
-            # Of two terms one of which was rounded away, as in a saturated softmax, the other one
-            # moves as the reference does. A bar that is as much too wide as numbers have digits
-            # still covers that.
-            hopeless = columns.tolerance.coarsest * other.comparison.error
-            hopeless = np.isfinite(hopeless) & (hopeless >= np.abs(comparison.reference))
-            told = (comparison.by_values | within) & ~hopeless
-            follows = _follows(columns, one, found, told)
+            follows = _follows(columns, one, found, comparison.by_values | within)
+            follows &= ~_off_in_few_digits(columns, one, found, follows)
             sharp = one._replace(comparison=comparison.without_values(follows))
             newly = follows & sharp.comparison.fails & ~comparison.fails
             sharper.append(_allow_scatter(columns, sharp, found, newly))
@@ -1953,6 +1948,29 @@ def _follows(
         if follows.all():
             break
     return _marked(follows, rows, entries.size)
+
+
+def _off_in_few_digits(
+    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Marks those of the worst of these entries for which a replay with no more digits than the
+    engine has is off by about as much as the automatic value, or by more.
+
+    Of two terms one of which was rounded away the other one moves much as the reference does:
+    without this the right gradient of attention fails in float32 for entries of 1e-22, where a
+    softmax is saturated.
+    """
+    rows = worst_entries(one.comparison, entries) if np.any(entries) else []
+    if not rows:
+        return np.zeros(entries.size, bool)
+    weights = [columns.cotangent(k) for k in rows] if one.kind == "rows" else None
+    computed = columns.estimator.in_few_digits(found.tangent, weights, columns.tolerance.coarsest)
+    if computed is None:
+        return np.zeros(entries.size, bool)
+    if weights is None:
+        computed = np.concatenate([columns.pushed(computed, k) for k in rows])
+    off = np.abs(computed - one.comparison.reference[rows])
+    return _marked(off >= FOLLOWED_PART * one.comparison.difference[rows], rows, entries.size)
 
 
 def _beside_reference(

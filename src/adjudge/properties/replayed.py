@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from adjudge.constants import NARROW_EXACT_WORK
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import ByReference, Direction, Exact, by_replay
 from adjudge.floats import EPS, Vector
@@ -37,11 +38,6 @@ class Replayed:
     def name(self) -> str:
         """The words for it in a report."""
         return self.asked.reference.reference.name
-
-    @property
-    def work(self) -> int:
-        """How many operations on numbers a replay takes."""
-        return self.asked.replays
 
     @property
     def compares(self) -> bool:
@@ -101,13 +97,15 @@ class ReplayedAtPoints:
 
 def replayed(base: Base) -> Replayed | None:
     """Returns the function of a problem in exact arithmetic; `None` where it cannot be replayed, or
-    that is much work.
+    its gradient is much work.
     """
     problem = base.problem
     if problem.modes_taken:
         return None
     asked = by_replay(problem, base)
-    return None if asked is None else attempt(lambda: Replayed(base, asked), NotSupportedError)
+    if asked is None or asked.gradient_work > NARROW_EXACT_WORK:
+        return None
+    return attempt(lambda: Replayed(base, asked), NotSupportedError)
 
 
 def rounding_of(
