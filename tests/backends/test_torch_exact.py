@@ -736,3 +736,37 @@ def test_a_second_derivative_does_not_open_a_first_one_that_a_replay_has_settled
         report = adjudge.examine(single, (x,), modes=["R", "RR"], seed=seed, blame=False)
 
         assert report.modes["R"] is verdict, report
+
+
+def attention(seed, wrong=None):
+    """Attention of one query in float32 alone, whose softmax is saturated for most seeds."""
+    random = torch.Generator().manual_seed(seed)
+    shapes = [(6, 2), (6,), (2, 2), (2,), (1, 1, 2), (2, 1, 2)]
+    weights, bias, out, out_bias, *inputs = (
+        2 * torch.randn(*shape, generator=random) for shape in shapes
+    )
+    rule = with_rule(lambda x: x.clone(), lambda x: torch.full_like(x, wrong or 1.0))
+
+    def attend(query, keys):
+        if query.dtype != torch.float32:
+            raise TypeError("no kernel")
+        query = rule(query) if wrong else query
+        return torch.nn.functional.multi_head_attention_forward(
+            query, keys, keys, 2, 1, weights, bias, None, None, False, 0.0, out, out_bias
+        )[0]
+
+    return attend, inputs
+
+
+@pytest.mark.parametrize("seed", [0, 4, 5, 6, 8])  # of which all but 0 are saturated
+def test_a_term_that_every_plain_computation_loses_is_no_error(seed):
+    attend, inputs = attention(seed)
+    report = adjudge.examine(attend, inputs, reference="exact", seed=seed, modes=["R"], blame=False)
+    assert report.verdict is not FAIL, str(report)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 9])
+def test_an_error_of_attention_is_one_where_nothing_is_lost(seed):
+    attend, inputs = attention(seed, 1 + 1e-4)
+    report = adjudge.examine(attend, inputs, reference="exact", seed=seed, modes=["R"], blame=False)
+    assert report.verdict is FAIL, str(report)
