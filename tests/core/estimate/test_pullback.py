@@ -76,8 +76,8 @@ WITH_PHASES = {
 }  # fmt: skip
 BOOLEANS = {
     name for name, (_, meaning, *_) in OPERATIONS.items()
-    if "boolean" in meaning or name in ("not_equal", "isfinite", "isnan", "any", "all", "argmax", "argmin")
-}  # fmt: skip
+    if "boolean" in meaning
+} | {"not_equal", "isfinite", "isnan", "any", "all", "argmax", "argmin"}  # fmt: skip
 
 
 def params_of(name):
