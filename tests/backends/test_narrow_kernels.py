@@ -95,6 +95,30 @@ def test_a_saturated_kernel_is_not_wrong_for_what_rounding_takes(seed):
     assert report.verdict is not FAIL, str(report)
 
 
+@pytest.mark.parametrize("factor", [1.0, 1 + 1e-6])
+def test_points_at_which_a_kernel_raises_are_passed_over(factor):
+    class Factor(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            if x.dtype != torch.float32:
+                raise TypeError("no kernel")
+            ctx.save_for_backward(x)
+            return torch.linalg.cholesky(x @ x.T - 0.1 * torch.eye(3))
+
+        @staticmethod
+        def backward(ctx, w):
+            with torch.enable_grad():
+                x = ctx.saved_tensors[0].detach().requires_grad_()
+                factors = torch.linalg.cholesky(x @ x.T - 0.1 * torch.eye(3))
+            (gradient,) = torch.autograd.grad(factors, x, w)
+            gradient[1, 0] *= factor
+            return gradient
+
+    x = torch.tensor([[1.0, 0.2, 0.1], [0.3, 0.9, 0.2], [0.1, 0.4, 0.8]])
+    report = adjudge.examine(Factor.apply, x, seed=0, blame=False)
+    assert report.verdict is (PASS if factor == 1 else FAIL), str(report)
+
+
 def test_more_work_than_is_worth_it_is_left_to_differences(monkeypatch):
     f, slope = KERNELS["atan"]
     wrong, x = kernel(f, slope, torch.float32, 1 + 1e-6), numbers(20_000, 0, torch.float32)

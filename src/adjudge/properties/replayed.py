@@ -112,7 +112,8 @@ def rounding_of(
     base: Base, letter: str, probes: Sequence[Vector], x: Vector | None = None
 ) -> Vector | None:
     """Returns what roundings of the program can do to the derivative for these probes at a point,
-    by default that of `base`, at most and by entry; `None` where f cannot be replayed.
+    by default that of `base`, at most and by entry; `None` where f cannot be replayed, and anything
+    at a point at which f raises.
     """
     problem = base.problem
     if problem.modes_taken:
@@ -122,8 +123,8 @@ def rounding_of(
     if asked is None:
         return None
     point = problem.origin if x is None else x
-    bars = [_taken(asked, base, point, letter, probe)[1] for probe in probes]
-    return np.asarray(np.max(bars, axis=0))
+    bars = attempt(lambda: [_taken(asked, base, point, letter, probe)[1] for probe in probes])
+    return np.asarray(np.inf if bars is None else np.max(bars, axis=0))
 
 
 def _taken(
