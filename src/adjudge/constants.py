@@ -1141,6 +1141,13 @@ UNASKED_GRADIENT_WORK = 100_000
 """The same along a gradient, which takes as long as six replays, and more where matrices are
 carried back entry by entry. So many operations take about a tenth of a second. The value is
 ours."""
+EXACT_GRADIENT_WORK = 10**6
+"""Beside an exact reference every entry of a gradient is looked at, also of those that are compared
+along random directions. Such a gradient may take so many operations on numbers, about a second. The
+value is ours."""
+DOUBTED_ENTRIES = 2
+"""An error may be in many entries of a gradient, and each takes a replay and evaluations. So many
+of one row are compared by themselves, those that are off the most. The value is ours."""
 NARROW_EXACT_WORK = 60_000
 """A derivative in a narrow dtype is compared with exact gradients at some twenty points, and at 64
 more where it is off at x. A gradient may take so many operations on numbers, some 20 to 100 ms. The

@@ -770,3 +770,33 @@ def test_an_error_of_attention_is_one_where_nothing_is_lost(seed):
     attend, inputs = attention(seed, 1 + 1e-4)
     report = adjudge.examine(attend, inputs, reference="exact", seed=seed, modes=["R"], blame=False)
     assert report.verdict is FAIL, str(report)
+
+
+WIDE = {
+    "sin": torch.sin,
+    "cross entropy": lambda x: torch.nn.functional.cross_entropy(x, torch.arange(30) % 10),
+    "layer norm": lambda x: torch.nn.functional.layer_norm(x, (10,)),
+    "clipped": lambda x: torch.clamp(x, min=0.1) ** 3,
+}
+"""Functions of 300 numbers, whose Jacobians are compared along random directions."""
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", WIDE)
+def test_an_error_of_one_entry_among_many_is_found_beside_an_exact_reference(name, seed):
+    f, entry = WIDE[name], (7 * seed + 3) % 30
+    x = torch.randn(30, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)) + 1
+
+    def slope(x):
+        factor = torch.ones_like(x)
+        factor[entry, 4] += 1e-11
+        return factor
+
+    scaled = with_rule(lambda x: x.clone(), slope)
+    right = adjudge.examine(f, x, reference="exact", seed=seed, blame=False)
+    assert right.verdict is PASS, str(right)
+    wrong = adjudge.examine(lambda x: f(scaled(x)), x, reference="exact", seed=seed, blame=False)
+    gradient = torch.func.grad(lambda x: f(x).sum())(x) if name == "clipped" else 1 + 0 * x
+    if gradient[entry, 4] != 0:
+        assert wrong.verdict is FAIL, str(wrong)
+        assert f"[{entry}, 4]" in str(wrong)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    EXACT_GRADIENT_WORK,
     KEPT_REPLAYS,
     LIKELY_UNITS,
     UNASKED_EXACT_WORK,
@@ -176,6 +177,12 @@ class Estimator(ABC):
         """
         return None
 
+    def gradient(self, w: Vector, eps: float) -> tuple[Vector, Vector] | None:
+        """Returns the gradient of `w · f`, and what roundings with this spacing at 1 can do to it;
+        `None` where that is not known, or much work.
+        """
+        return None
+
     def again(self, found: Column) -> Column:
         """Returns an estimate that was made with other magnitudes, or of more outputs, as one with
         those at hand. It takes evaluations only where the values behind it were not kept.
@@ -292,8 +299,21 @@ class ByReference(Estimator):
         link, x = self.reference.link(Y), self.problem.origin
         if weights is None:
             return exact.tangent(link, x, v.vector)[: self.base.Y.size]
-        padded = [np.append(w, np.zeros(Y.size - w.size)) for w in weights]
-        return np.array([exact.gradient(link, x, w)[0] @ v.vector for w in padded])
+        return np.array([exact.gradient(link, x, self._whole(w))[0] @ v.vector for w in weights])
+
+    def gradient(self, w: Vector, eps: float) -> tuple[Vector, Vector] | None:
+        exact, rounded = self.reference.reference, self.rounded(eps)
+        if rounded is None or self.problem.modes_taken or self.gradient_work > EXACT_GRADIENT_WORK:
+            return None
+        assert isinstance(exact, Exact)
+        assert isinstance(rounded.reference.reference, Exact)
+        link, x, whole = self.reference.link(self.base.whole), self.problem.origin, self._whole(w)
+        value, radius = exact.gradient(link, x, whole)
+        return value, radius + rounded.reference.reference.gradient(link, x, whole)[1]
+
+    def _whole(self, w: Vector) -> Vector:
+        """Returns a cotangent of the outputs that have one as one of all outputs."""
+        return np.append(w, np.zeros(self.base.whole.size - w.size))
 
     @property
     def replays(self) -> int:
