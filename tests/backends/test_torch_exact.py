@@ -781,6 +781,21 @@ WIDE = {
 """Functions of 300 numbers, whose Jacobians are compared along random directions."""
 
 
+def test_an_error_of_one_entry_is_found_beside_several_outputs():
+    def slope(x):
+        factor = torch.ones_like(x)
+        factor[3, 2] += 1e-9
+        return factor
+
+    scaled = with_rule(lambda x: x.clone(), slope)
+    x = torch.randn(8, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    for f in (torch.linalg.qr, lambda x: (x.exp(), x.sum(), x.sin())):
+        assert adjudge.examine(f, x, reference="exact", seed=0, blame=False).verdict is PASS
+        wrong = adjudge.examine(lambda x: f(scaled(x)), x, reference="exact", seed=0, blame=False)  # noqa: B023
+        assert wrong.verdict is FAIL
+        assert "[3, 2]" in str(wrong)
+
+
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", WIDE)
 def test_an_error_of_one_entry_among_many_is_found_beside_an_exact_reference(name, seed):

@@ -241,6 +241,9 @@ def column_name(problem: Problem, tangent: Tangent) -> str:
     """Returns what the derivative is taken with respect to."""
     if tangent.coordinate is not None:
         return problem.X.entry(tangent.coordinate)
+    moved = np.flatnonzero(tangent.vector)
+    if moved.size == 1 and tangent.vector[moved[0]] == 1:
+        return problem.X.entry(int(moved[0]))
     return along_random(problem.X.names(tangent.leaves))
 
 
@@ -454,8 +457,9 @@ class Table:
             worst = np.argsort(-beyond)[:DOUBTED_ENTRIES]
             found.update(int(k) for k in worst if beyond[k] > 1)
         units = replace(self.probes, full=True)
-        for coordinate in sorted(found):
-            yield from units.tangents(self.problem.origin, slice(coordinate, coordinate + 1))
+        for k in sorted(found):
+            for unit in units.tangents(self.problem.origin, slice(k, k + 1)):
+                yield replace(unit, coordinate=None)  # with rows that are projections
 
     @property
     def _visible(self) -> float:
