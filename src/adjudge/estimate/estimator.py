@@ -177,9 +177,9 @@ class Estimator(ABC):
         """
         return None
 
-    def gradient(self, w: Vector, eps: float) -> tuple[Vector, Vector] | None:
-        """Returns the gradient of `w · f`, and what roundings with this spacing at 1 can do to it;
-        `None` where that is not known, or much work.
+    def gradient(self, w: Vector, rounding: float = 0.0) -> tuple[Vector, Vector] | None:
+        """Returns the gradient of `w · f` and how far it may be off, with a spacing at 1 as
+        `rounding` by roundings of the program; `None` where that is not known, or much work.
         """
         return None
 
@@ -301,15 +301,16 @@ class ByReference(Estimator):
             return exact.tangent(link, x, v.vector)[: self.base.Y.size]
         return np.array([exact.gradient(link, x, self._whole(w))[0] @ v.vector for w in weights])
 
-    def gradient(self, w: Vector, eps: float) -> tuple[Vector, Vector] | None:
-        exact, rounded = self.reference.reference, self.rounded(eps)
-        if rounded is None or self.problem.modes_taken or self.gradient_work > EXACT_GRADIENT_WORK:
+    def gradient(self, w: Vector, rounding: float = 0.0) -> tuple[Vector, Vector] | None:
+        asked = self.rounded(rounding) if rounding else self
+        exact = None if asked is None else asked.reference.reference
+        known = isinstance(exact, Exact) and not self.problem.modes_taken
+        if not known or self.gradient_work > EXACT_GRADIENT_WORK:
             return None
         assert isinstance(exact, Exact)
-        assert isinstance(rounded.reference.reference, Exact)
-        link, x, whole = self.reference.link(self.base.whole), self.problem.origin, self._whole(w)
-        value, radius = exact.gradient(link, x, whole)
-        return value, radius + rounded.reference.reference.gradient(link, x, whole)[1]
+        return exact.gradient(
+            self.reference.link(self.base.whole), self.problem.origin, self._whole(w)
+        )
 
     def _whole(self, w: Vector) -> Vector:
         """Returns a cotangent of the outputs that have one as one of all outputs."""
