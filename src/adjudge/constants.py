@@ -1152,6 +1152,13 @@ NARROW_EXACT_WORK = 60_000
 """A derivative in a narrow dtype is compared with exact gradients at some twenty points, and at 64
 more where it is off at x. A gradient may take so many operations on numbers, some 20 to 100 ms. The
 value is ours."""
+KNOWN_PART = 2.0**-40
+"""The middle between the derivatives of two branches would count as a derivative. An entry of an
+exact gradient counts that is known to this part of itself, far beyond the digits of float32. The
+value is ours."""
+CANCELLED_PART = 2.0**-128
+"""Where terms cancel, 256 bits leave about so small a part of the largest entry of a gradient. What
+is smaller counts as zero. The value is ours."""
 ROUNDING_UNITS = 64
 """A right derivative would fail by its own rounding. So many spacings may each operation of a
 program be off by, its derivatives as well, for a disagreement to count as proved; the functions of

@@ -8,17 +8,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from adjudge.constants import NARROW_EXACT_WORK
+from adjudge.constants import CANCELLED_PART, KNOWN_PART, NARROW_EXACT_WORK
 from adjudge.errors import NotSupportedError, attempt
-from adjudge.estimate import ByReference, Direction, Exact, by_replay
+from adjudge.estimate import ByReference, Direction, by_replay
 from adjudge.floats import EPS, Vector
 from adjudge.jacobian import Array
 from adjudge.problem import Base
-
-SHARP = 2.0**-40
-"""An entry is known to this part of itself, far beyond the digits of float32."""
-CANCELLED = 2.0**-128
-"""What is smaller than this part of the largest entry is what 256 bits leave where terms cancel."""
 
 
 class Replayed:
@@ -131,13 +126,12 @@ def _taken(
     asked: ByReference, base: Base, x: Vector, letter: str, probe: Vector
 ) -> tuple[Vector, Vector]:
     """Returns the vjp or the jvp for a probe, and how far it may be off."""
-    reference, size = asked.reference, base.Y.size
     if letter == "R":
-        exact = reference.reference
-        assert isinstance(exact, Exact)
-        w = np.append(probe, np.zeros(base.whole.size - size))
-        return exact.gradient(reference.link(base.whole), x, w)
-    found = reference.along(base.whole, x, Direction(probe, 1.0, np.inf, np.inf)).of(slice(size))
+        gradient = asked.at(x).gradient(probe)
+        assert gradient is not None  # of f itself, whose gradient is little work
+        return gradient
+    along = Direction(probe, 1.0, np.inf, np.inf)
+    found = asked.reference.along(base.whole, x, along).of(slice(base.Y.size))
     return found.value, found.error if found.half_gap is None else found.error + found.half_gap
 
 
@@ -146,6 +140,6 @@ def _decided(value: Vector, error: Vector) -> Vector:
     derivatives of two branches is none.
     """
     largest = np.max(np.abs(value), initial=0.0, where=np.isfinite(value))
-    known = error <= SHARP * np.abs(value)
-    zero = np.abs(value) + error <= CANCELLED * largest
+    known = error <= KNOWN_PART * np.abs(value)
+    zero = np.abs(value) + error <= CANCELLED_PART * largest
     return np.where(known, value, np.where(zero, 0.0, np.nan))
