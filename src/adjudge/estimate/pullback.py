@@ -15,6 +15,7 @@ there is no number, whichever way it is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import prod
@@ -88,13 +89,11 @@ def pullback(
     for operand, w in zip(program.outputs, cotangents, strict=True):
         if isinstance(operand, Ref):
             collect(operand, _as_motion(w))
+    forward = _Forward(program, steps, roundings)
     for number, operation in reversed([*enumerate(program.operations)]):
         refs = [Ref(number, k) for k in range(len(operation.recorded))]
-        back = _Back(
-            program, operation, steps, number,
-            [found.pop(ref, None) for ref in refs], [lost.pop(ref, None) for ref in refs],
-            roundings,
-        )  # fmt: skip
+        given = [found.pop(ref, None) for ref in refs]
+        back = _Back(forward, number, given, [lost.pop(ref, None) for ref in refs])
         for k, operand in enumerate(operation.operands):
             if isinstance(operand, Ref):
                 for more in back.carried(k):
@@ -141,22 +140,30 @@ def _as_cotangent(w: Jets) -> Jets:
     return w.beside(UNIT)
 
 
+@dataclass(frozen=True, slots=True)
+class _Forward:
+    """A program that has been replayed, and how its operations are rounded."""
+
+    program: Program
+    steps: Steps
+    roundings: Roundings | None
+
+
 class _Back:
     """An operation through which cotangents are carried back."""
 
     def __init__(
         self,
-        program: Program,
-        operation: Operation,
-        steps: Steps,
+        forward: _Forward,
         number: int,
         given: Sequence[Jets | None],
         lost: Sequence[NDArray[np.bool_] | None],
-        roundings: Roundings | None,
     ) -> None:
         """`given` are the cotangents of the results that have one, and `lost` says of booleans
         among the results which ones choose between branches that do not meet.
         """
+        program, steps, roundings = forward.program, forward.steps, forward.roundings
+        operation = program.operations[number]
         self.operation, self.roundings = operation, roundings
         self.perform = roundings.performed if roundings else perform
         self.operands = [steps.value(one) for one in operation.operands]
