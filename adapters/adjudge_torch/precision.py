@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import partial
+from functools import cache, partial
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -52,19 +54,54 @@ class Widening(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        if func in BACKWARD and not any(map(_is_override, _tensors((*args, kwargs or {})))):
+            # What a checkpoint computes again has to be what it was in the forward pass.
+            TorchFunctionMode.__enter__(self)
+            try:
+                return _without_overrides(func)(*args, **(kwargs or {}))
+            finally:
+                TorchFunctionMode.__exit__(self, None, None, None)
         args, kwargs = _alike(getattr(func, "__name__", ""), args, kwargs or {})
         return func(*args, **kwargs)
+
+
+BACKWARD = (torch.autograd.grad, torch.autograd.backward)
+"""The functions that run a backward pass."""
+
+
+def _is_override(tensor: torch.Tensor) -> bool:
+    return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+
+
+@cache
+def _without_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function of PyTorch that does not ask modes first, and within which they act.
+
+    While a mode handles a function, it is left, and a backward pass keeps the modes that it is
+    begun with. The name that is replaced is where the function asks.
+    """
+    assert isinstance(run, FunctionType)
+    known = {**run.__globals__, "has_torch_function": lambda _: False}
+    copied = FunctionType(run.__code__, known, run.__name__, run.__defaults__, run.__closure__)
+    copied.__kwdefaults__ = run.__kwdefaults__
+    return copied
 
 
 class WideningPastCasts(Widening):
     """Double tensors also stay double where a function converts them, and autocast leaves double
     ones alone: what is asked for is the function without its roundings.
+
+    A tensor that the function makes and then writes double numbers into (`out = torch.zeros(4)`,
+    `out[0] = x[0]`) becomes double, with its views, since it would round what is written. One that
+    others have made stays as it is.
     """
 
     def __init__(self) -> None:
         """The mode below is entered and left together with this one."""
         super().__init__()
         self._below = ExitStack()
+        self._made: dict[int, weakref.ref[torch.Tensor]] = {}
+        """The narrow tensors that operators have made, and views of these, by `id`."""
 
     def __enter__(self) -> Any:
         self._below.enter_context(as_written())
@@ -74,6 +111,50 @@ class WideningPastCasts(Widening):
     def __exit__(self, *raised: Any) -> None:
         super().__exit__(*raised)  # type: ignore[no-untyped-call]
         self._below.close()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        name, operands = getattr(func, "__name__", ""), _tensors((*args, kwargs or {}))
+        if _in_place(name) and any(one.dtype in DOUBLE for one in operands[1:]):
+            with torch._C.DisableTorchFunction():  # modes around this one would see what is done
+                self._widen(operands[0])
+        result = super().__torch_function__(func, types, args, kwargs)
+        with torch._C.DisableTorchFunction():
+            if name in HANDED_OUT:  # others know its numbers by their address
+                for one in operands:
+                    self._made.pop(id(one), None)
+            else:
+                self._keep(_tensors(result), operands)
+        return result
+
+    def _keep(self, results: Sequence[torch.Tensor], operands: Sequence[torch.Tensor]) -> None:
+        """Notes what an operator has made, or views of what was noted."""
+        narrow = [one for one in results if _is_narrow(one.dtype)]
+        others = {_memory(one) for one in operands if id(one) not in self._made} if narrow else ()
+        for one in narrow:
+            if _memory(one) and _memory(one) not in others:
+                self._made[id(one)] = weakref.ref(one, partial(self._forget, id(one)))
+
+    def _forget(self, key: int, _: object) -> None:
+        self._made.pop(key, None)
+
+    def _widen(self, written: torch.Tensor) -> None:
+        """Makes a tensor double, and all that share its numbers, if it was made here."""
+        narrow = id(written) in self._made and _is_narrow(written.dtype)
+        if not narrow or written.requires_grad:
+            return
+        alive = [one for one in (ref() for ref in [*self._made.values()]) if one is not None]
+        shared = [one for one in alive if _memory(one) == _memory(written)]
+        count = written.untyped_storage().nbytes() // written.itemsize
+        wide = _widened(written.detach().as_strided((count,), (1,), 0))
+        for one in shared:
+            one.data = wide.as_strided(one.shape, one.stride(), one.storage_offset())
+            del self._made[id(one)]
 
 
 class _PastCasts(TorchDispatchMode):
@@ -207,7 +288,8 @@ def _memory(tensor: torch.Tensor) -> int:
 
 
 class _Moving(TorchFunctionMode):
-    """A mode that moves what operators read for the first time, and what they return, by a spacing.
+    """A mode that moves what operators read for the first time, what they return, and what they
+    write into tensors that were made within it, by a spacing.
 
     Results are moved in place, since autograd may have kept them; what shares memory with an
     operand is moved already. A transform of `torch.func` forbids writing into what it did not make:
@@ -238,8 +320,13 @@ class _Moving(TorchFunctionMode):
         kwargs = {
             k: v if k == "out" else _mapped(v, self._as_read) for k, v in (kwargs or {}).items()
         }
-        result = func(*args, **kwargs)
         operands = [*_tensors(args), *_tensors(kwargs)]
+        before = self._before_write(operands[0]) if kept and operands else None
+        result = func(*args, **kwargs)
+        if before is not None:
+            written = operands[0].data
+            with torch.no_grad():
+                written.mul_(1 + self._parts(written) * (written != before))
         if name in WHOLE:  # two signs that are compared stay equal
             self.made.update((_address(one), one) for one in _tensors(result))
             return result
@@ -248,6 +335,13 @@ class _Moving(TorchFunctionMode):
         given = set(map(_address, operands))
         self._move_backward([one for one in _tensors(result) if _address(one) not in given])
         return _mapped(result, partial(self._as_made, operands, given))
+
+    def _before_write(self, written: torch.Tensor) -> torch.Tensor | None:
+        """Returns the numbers of a tensor that an operator is about to write into, if they are to
+        be moved afterwards: one that others have made is theirs.
+        """
+        own = _address(written) in self.made and not _is_wrapped(written)
+        return written.detach().clone() if own and self._moves(written) else None
 
     def _move_backward(self, results: Sequence[torch.Tensor]) -> None:
         """Moves what the vjp of an operator gives to each of its operands, as its result is moved.
@@ -345,7 +439,8 @@ def _address(tensor: torch.Tensor) -> int:
     """Returns where the numbers of a tensor lie, also below the wrappers of transforms."""
     while _is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
+    with torch._C.DisableTorchFunction():  # other modes would see numbers handed out
+        return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
 
 
 def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction:

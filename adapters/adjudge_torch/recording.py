@@ -234,6 +234,7 @@ class Recorder(TorchDispatchMode):
         if functional is not None and not random:
             kept = {key: value for key, value in kwargs.items() if not key.startswith("out")}
             made = tensors_in(self._run(functional, args, kept, known))
+            made = [self._converted(one, to) for one, to in zip(made, written, strict=False)]
             operands = [self.read(one) for one in made]
             for one, operand in zip(written, operands, strict=True):
                 if isinstance(operand, Ref):
@@ -272,6 +273,14 @@ class Recorder(TorchDispatchMode):
                 (operand,) = self._left_out(known, [one], "what it writes is not translated")
             self._write(one, operand)
         return values
+
+    def _converted(self, made: torch.Tensor, written: torch.Tensor) -> torch.Tensor:
+        """Returns what was made, in the dtype of the tensor that it is written into."""
+        if made.dtype is written.dtype or not self.knows(made):
+            return made
+        convert, to = torch.ops.aten._to_copy.default, {"dtype": written.dtype}
+        (converted,) = tensors_in(self._run(convert, (made,), to, [made]))
+        return converted
 
     def _translated(self, name: str, func: Any, values: Any, args: Any, kwargs: Any) -> Any:
         """Returns an operand for each result, `None` for one without, or why there are none."""

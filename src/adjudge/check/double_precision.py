@@ -318,7 +318,7 @@ def _past_its_casts(
             inside = double.problem.narrowest_eps
     eps = max(inside, base.coarsest_eps, within)
     converts = inside > COARSE_EPS  # and not autocast, which leaves double precision as it is
-    if not (stays or single or converts):
+    if not (stays or raises or single or converts):
         return None
     ways = [True] if low.backend.environment.widening_past_casts() is not None else []
     if not converts and eps > base.coarsest_eps:
@@ -345,7 +345,7 @@ def judge_past_casts(composition: Composition, base: Base, settings: Settings) -
     problem, anew = composition.problem, composition.problem.anew
     past = settings.in_double is not False and not settings.fixed
     eps = base.problem.narrowest_eps if past else 0.0
-    if eps <= base.problem.X.coarsest_eps:
+    if eps <= problem.X.coarsest_eps:  # whatever the cotangents of a derivative are
         return None
     widened = problem.widened
     if anew is not None:
