@@ -138,12 +138,12 @@ def test_kernels_of_either_dtype_are_judged_in_double(example, on_host, name):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_atomic_additions_in_any_order_are_called_nondeterministic(example, on_host, seed):
+def test_atomic_additions_in_any_order_are_noted(example, on_host, seed):
     case = example.case(example.RIGHT, on_host.Module(example.SOURCE, "shuffled"), np)
 
     report = adjudge.examine(case.f, case.inputs, seed=seed)
 
-    assert report.verdict is Verdict.FAIL
+    assert report.verdict is Verdict.PASS
     assert "the vjp at inputs[1]" in str(report)
     assert {finding.status for finding in report.findings} == {Status.NONDETERMINISTIC}
 
@@ -166,7 +166,7 @@ def test_on_a_device_that_adds_in_any_order_the_right_kernels_pass(example, on_h
 
     assert report.verdict is (Verdict.PASS if name == "right" else Verdict.FAIL), report
     if name == "right":
-        assert "allowed for on this device" in str(report)
+        assert "allowed for" in str(report)
         assert "add in a fixed order" in str(report)
 
 

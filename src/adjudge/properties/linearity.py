@@ -228,8 +228,8 @@ class LinearRule:
             checks = self.checks
             runs = Runs(self.image, checks.spacing(self.likes), one, two)
             residue = checks.residue(self.image)
-            allowed, any_order = checks.nondet_tol, checks.any_order
-            yield checks.allowing(runs.finding(self.rule, self.mode, allowed, any_order, residue))
+            found = runs.finding(self.rule, self.mode, checks.nondet_tol, residue)
+            yield checks.allowing(found)
 
     def zero(self, u: Vector, first: Vector, largest: float = 0.0) -> Iterator[Finding]:
         """Checks that zero gives zero, or the rounding of `largest` where terms of that size

@@ -637,13 +637,13 @@ def _unrepeatable(detail: findings.Unrepeatable, finding: Finding) -> list[str]:
     if detail.allowed is not None:
         lines.append(f"nondet_tol={detail.allowed:.3g} allows it")
     elif finding.note:
-        lines.append("allowed for on this device")
+        lines.append("allowed for: a derivative is not wrong by that")
     return lines
 
 
 def _looks(detail: findings.Unrepeatable) -> str:
     if detail.reordered:
-        return "as another order of additions makes (atomics, threads)"
+        return "as another order of additions makes (atomics, threads, where arrays lie)"
     if detail.rounding:
         return "randomness, hidden state, or additions whose large terms cancel"
     return "randomness or hidden state, more than an order of additions makes"

@@ -14,6 +14,8 @@ from adjudge.properties.purity import Runs
 from adjudge.report import text_of
 
 LENGTH = 4000
+MORE = 1e-3
+"""A jitter that is more than any order of additions makes, in either dtype."""
 
 
 def gathered(seed, *, factor=1.0, jitter=0.0, forward=False):
@@ -64,11 +66,12 @@ def tolerance(report):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_another_order_of_additions_in_the_backward_is_named_with_its_spread(dtype):
+def test_another_order_of_additions_in_the_backward_is_noted_with_its_spread(dtype):
     report = examine(gathered(1), at(dtype), seed=0)
 
     (found,) = said(report)
-    assert report.verdict is Verdict.FAIL
+    assert report.verdict is Verdict.PASS
+    assert found.note
     assert "R" == found.mode
     text = text_of(found)
     assert "the vjp at inputs[0]" in text
@@ -80,10 +83,11 @@ def test_another_order_of_additions_in_the_backward_is_named_with_its_spread(dty
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_with_the_tolerance_that_is_named_the_check_passes_and_the_spread_is_a_note(dtype):
-    allowed = tolerance(examine(gathered(1), at(dtype), seed=0))
+    allowed = tolerance(examine(gathered(1, jitter=MORE), at(dtype), seed=0))
 
     for seed in range(2, 12):
-        report = examine(gathered(seed), at(dtype), seed=seed, nondet_tol=allowed)
+        rule = gathered(seed, jitter=MORE / 4)
+        report = examine(rule, at(dtype), seed=seed, nondet_tol=allowed)
 
         assert report.verdict is Verdict.PASS, (seed, str(report))
         (noted,) = said(report)
@@ -94,9 +98,9 @@ def test_with_the_tolerance_that_is_named_the_check_passes_and_the_spread_is_a_n
 
 def test_within_the_tolerance_a_wrong_factor_is_still_wrong():
     x = at(np.float64)
-    allowed = tolerance(examine(gathered(1), x, seed=0))
+    allowed = tolerance(examine(gathered(1, jitter=1e-6), x, seed=0))
 
-    report = examine(gathered(2, factor=1.01), x, seed=0, nondet_tol=allowed)
+    report = examine(gathered(2, factor=1.01, jitter=1e-7), x, seed=0, nondet_tol=allowed)
 
     assert report.verdict is Verdict.FAIL
     assert Status.MISMATCH in {found.status for found in report.findings}
@@ -121,21 +125,25 @@ def test_what_lies_between_is_left_open():
     assert not found.detail.reordered
 
 
-def test_a_function_that_adds_in_another_order_is_named_and_allowed():
-    x = at(np.float64)
-    strict = examine(gathered(1, forward=True), x, seed=0)
+@pytest.mark.parametrize("allowed", [0.0, 1e-11])
+def test_a_function_that_adds_in_another_order_is_noted(allowed):
+    report = examine(gathered(2, forward=True), at(np.float64), seed=0, nondet_tol=allowed)
 
-    assert strict.verdict is Verdict.FAIL
-    assert {"", "R"} == {found.mode for found in said(strict)}
-    assert "between two evaluations at the same x" in text_of(said(strict)[0])
-    report = examine(gathered(2, forward=True), x, seed=0, nondet_tol=1e-11)
     assert report.verdict is Verdict.PASS
     assert {"", "R"} == {found.mode for found in said(report)}
+    assert "between two evaluations at the same x" in text_of(said(report)[0])
     assert all(found.note for found in said(report))
 
 
+def test_a_function_that_differs_by_more_fails():
+    report = examine(gathered(1, forward=True, jitter=1e-9), at(np.float64), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert not said(report)[0].note
+
+
 def test_a_spread_beyond_the_tolerance_fails():
-    report = examine(gathered(1), at(np.float64), seed=0, nondet_tol=1e-16)
+    report = examine(gathered(1, jitter=MORE), at(np.float64), seed=0, nondet_tol=1e-16)
 
     assert report.verdict is Verdict.FAIL
     assert not said(report)[0].note
@@ -146,20 +154,20 @@ def test_a_backward_that_seldom_changes_is_called_again():
 
     def vjp(x, w):  # two calls with the same cotangent agree, the one with -2 u differs
         calls.append(1)
-        return w * np.cos(x) * (1 + (2.0**-50 if len(calls) == 2 else 0.0))
+        return w * np.cos(x) * (1 + (2.0**-30 if len(calls) == 2 else 0.0))
 
     report = examine(ByHand(np.sin, vjp=vjp), at(np.float64), seed=0)
 
     (found,) = said(report)
     assert report.verdict is Verdict.FAIL
-    assert found.detail.reordered
+    assert not found.detail.reordered
 
 
 def test_a_jvp_that_is_not_repeatable_is_named_like_a_vjp():
     order = np.random.default_rng(3)
 
     def jvp(x, v):
-        return v * np.cos(x) * (1 + 2.0**-51 * order.integers(0, 3, x.shape))
+        return v * np.cos(x) * (1 + 2.0**-30 * order.integers(0, 3, x.shape))
 
     rule = ByHand(np.sin, jvp=jvp)
     options = {"check_forward_ad": True, "check_backward_ad": False, "seed": 0}
@@ -168,7 +176,7 @@ def test_a_jvp_that_is_not_repeatable_is_named_like_a_vjp():
 
     (found,) = said(report)
     assert "F" == found.mode
-    assert found.detail.reordered
+    assert not found.detail.reordered
     allowed = examine(rule, at(np.float64), nondet_tol=tolerance(report), **options)
     assert allowed.verdict is Verdict.PASS
     assert said(allowed)[0].note
@@ -185,7 +193,7 @@ def test_a_few_units_of_sixteen_bits_are_large_already(gap, words):
     first, eps = np.ones(3), float(np.finfo(np.float16).eps)
     second = first + np.array([0.0, gap * eps, 0.0])
 
-    found = Runs(space, [eps], first, second).finding(None, "R", 0.0, True)
+    found = Runs(space, [eps], first, second).finding(None, "R", 0.0)
 
     assert isinstance(found, Finding)
     assert text_of(found).startswith("x[1] differs by")
@@ -260,7 +268,7 @@ def test_sums_of_the_few_digits_of_probes_are_exact_and_tried_with_more(shuffled
     if shuffled:
         found, setting = said(report)
         assert found.detail.reordered
-        assert "allowed for on this device" in text_of(found)
+        assert "allowed for" in text_of(found)
         assert found.note
         assert "DETERMINISTIC=1" in setting.remedy.words
         assert setting.note
