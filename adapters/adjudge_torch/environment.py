@@ -161,6 +161,13 @@ class TorchEnvironment(Environment):
     def widening_past_casts(self) -> AbstractContextManager[None]:
         return precision.WideningPastCasts()
 
+    def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
+        def past(x: Arrays) -> Arrays:
+            with precision.running():
+                return f(x)
+
+        return past
+
     def highest_precision(self) -> AbstractContextManager[None]:
         return highest()
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache, partial
 from types import FunctionType
 from typing import Any
@@ -68,6 +69,23 @@ class Widening(TorchFunctionMode):
 BACKWARD = (torch.autograd.grad, torch.autograd.backward)
 """The functions that run a backward pass."""
 
+READ_DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
+"""What a mode sees where a function reads the dtype of a tensor."""
+
+_RUNS: ContextVar[bool] = ContextVar("whether the function that is judged runs", default=False)
+
+
+@contextmanager
+def running() -> Iterator[None]:
+    """Returns a context in which the function that is judged runs, or its backward pass: what reads
+    a dtype is no code of ours.
+    """
+    token = _RUNS.set(True)
+    try:
+        yield
+    finally:
+        _RUNS.reset(token)
+
 
 def _is_override(tensor: torch.Tensor) -> bool:
     return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
@@ -93,7 +111,8 @@ class WideningPastCasts(Widening):
 
     A tensor that the function makes and then writes double numbers into (`out = torch.zeros(4)`,
     `out[0] = x[0]`) becomes double, with its views, since it would round what is written. One that
-    others have made stays as it is.
+    others have made stays as it is. While the function is `running`, tensors say that they are
+    double: `nn.LSTM` refuses weights of another dtype than its input.
     """
 
     def __init__(self) -> None:
@@ -120,6 +139,12 @@ class WideningPastCasts(Widening):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         name, operands = getattr(func, "__name__", ""), _tensors((*args, kwargs or {}))
+        if func == READ_DTYPE and _RUNS.get():
+            with torch._C.DisableTorchFunction():
+                return _doubled(args[0].dtype)
+        if func in BACKWARD:
+            with running():
+                return super().__torch_function__(func, types, args, kwargs)
         if _in_place(name) and any(one.dtype in DOUBLE for one in operands[1:]):
             with torch._C.DisableTorchFunction():  # modes around this one would see what is done
                 self._widen(operands[0])
@@ -172,7 +197,7 @@ class _PastCasts(TorchDispatchMode):
     ) -> Any:
         given = dict(kwargs or {})
         if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
-            given["dtype"] = torch.complex128 if given["dtype"].is_complex else torch.float64
+            given["dtype"] = _doubled(given["dtype"])
         args, wide = _alike(func.__name__.split(".")[0], args, given)
         return func(*args, **wide)
 
@@ -189,6 +214,12 @@ def _alike(
     kept = 1 if _in_place(name) else 0
     args = (*args[:kept], *_mapped(tuple(args[kept:]), _widened))
     return args, {k: v if k == "out" else _mapped(v, _widened) for k, v in kwargs.items()}
+
+
+def _doubled(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
 
 
 def _is_narrow(dtype: Any) -> bool:

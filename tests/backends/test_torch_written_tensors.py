@@ -1,5 +1,6 @@
 """Functions that write numbers into tensors in a narrower dtype which they make (`torch.zeros(4)`
-is in float32), and functions that a checkpoint computes again, are judged in double precision.
+is in float32), functions that a checkpoint computes again, and layers that refuse another dtype
+than that of their weights are judged in double precision.
 """
 
 import pytest
@@ -170,3 +171,21 @@ def test_what_a_checkpoint_computes_again_is_what_it_was(rule, error):
 
         assert report.verdict is (Verdict.FAIL if error else Verdict.PASS), str(report)
         assert "formula judged in float64" in str(report)
+
+
+@pytest.mark.parametrize("error", [0.0, 1e-5])
+@pytest.mark.parametrize("layer", ["LSTM", "GRU", "RNN"])
+def test_a_layer_that_refuses_numbers_of_another_dtype_than_its_weights_is_judged(
+    rule, layer, error
+):
+    """It asks for the dtypes itself, and refused inputs in double precision."""
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, layer)(4, 3)
+    off = scaled(rule, error)
+
+    for seed in SEEDS[:3]:
+        report = judged(lambda x: layer(off(x)[None])[0], seed, torch.float32)
+
+        assert report.verdict is (Verdict.FAIL if error else Verdict.PASS), str(report)
+        assert "formula judged in float64" in str(report)
+        assert {one.dtype for one in layer.parameters()} == {torch.float32}
