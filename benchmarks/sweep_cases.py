@@ -29,6 +29,7 @@ CAUSES: dict[str, str] = {
     ),
     "wrong: `zca_whiten` (Kornia)": r"^kornia.*zca_whiten$",
     "wrong: `scale_by_lbfgs` (Optax)": r"^optax.*scale_by_lbfgs$",
+    "wrong: `unique` (JAX)": r"^keras\.ops on jax.*\.unique$",
     "wrong: `DoublyTruncatedPowerLaw` (NumPyro)": r"DoublyTruncatedPowerLaw\.log_prob$",
     "convention: steps of adaptive solvers count as constant, or an adjoint equation is solved": (
         r"^torchdiffeq.*: odeint(_adjoint)?\(|^diffrax.*(, adaptive|BacksolveAdjoint)$"

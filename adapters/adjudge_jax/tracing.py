@@ -760,7 +760,8 @@ def _run_of(equation: Any, jaxpr: Any, outputs: Sequence[Any]) -> FlatFunction:
         program = jax.jit(program)
 
     def run(operands: Arrays) -> Arrays:
-        return tuple(program(*(operands[k] for k in places.values())))
+        # A primitive of another library may give a number of Python where it is not compiled.
+        return tuple(map(as_array, program(*(operands[k] for k in places.values()))))
 
     return run
 

@@ -373,6 +373,12 @@ def _rrelu(
     return torch.where(x <= 0, x * (noise if training else (lower + upper) / 2), x)
 
 
+def _packed(x: Any, lengths: torch.Tensor, batch_first: bool) -> Any:
+    steps = x.transpose(0, 1) if batch_first else x
+    sizes = [int((lengths > t).sum()) for t in range(int(lengths.max()))]
+    return torch.cat([steps[t, :size] for t, size in enumerate(sizes)]), torch.tensor(sizes)
+
+
 def _added(name: str) -> Formula:
     function = getattr(torch, name)
 
@@ -460,6 +466,7 @@ FORMULAS: Mapping[str, Formula] = {
     "vdot": lambda x, y: (torch.conj_physical(x) * y).sum(),
     "_trilinear": _trilinear,
     "angle": _angle,
+    "_pack_padded_sequence": _packed,
     "polar": lambda size, angle: torch.complex(size * angle.cos(), size * angle.sin()),
     "round": lambda x, decimals: (x * 10.0**decimals).round() / 10.0**decimals,
     "frac": lambda x: x - x.trunc(),

@@ -9,7 +9,8 @@ while these stay what they are. The rest is decomposed as PyTorch's compiler doe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,22 @@ aten = torch.ops.aten
 def program(f: FlatFunction, x: Arrays, arrays: ArrayOperations) -> Program:
     """Contract: see `AutodiffBackend.program`. The leaves of `x` are marked for differentiation."""
     recorder = Recorder(x, arrays, TRANSLATIONS, FORMULAS)
-    with as_written(), Leaving(recorder), recorder:
+    with _without_onednn(), as_written(), Leaving(recorder), recorder:
         y = f(x)
     return recorder.finished(y)
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """Returns a context without oneDNN, which computes whole layers of float32 (`nn.LSTM`) in one
+    step that has no formula. `torch.backends.mkldnn.flags` sets other flags too, and warns.
+    """
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
 
 
 def _same(name: str) -> Translation:

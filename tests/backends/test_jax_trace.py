@@ -10,8 +10,10 @@ import pytest
 jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 from jax import lax  # noqa: E402
+from jax.extend.core import Primitive  # noqa: E402
+from jax.interpreters import mlir  # noqa: E402
 
-from adjudge import NotSupportedError  # noqa: E402
+from adjudge import NotSupportedError, Verdict, examine  # noqa: E402
 from adjudge.engine import INPUT, Place, Ref, backend_named  # noqa: E402
 
 THIS = __file__
@@ -258,3 +260,26 @@ def test_values_gradients_and_global_state_are_those_without_a_trace(raises):
 
     assert state_of() == before
     assert all(map(np.array_equal, outcome(), values))
+
+
+def test_a_primitive_that_gives_a_number_of_python_is_a_step():
+    """As some of Equinox do where they are not compiled; blame ended in an AttributeError."""
+    some = Primitive("some")
+    some.def_impl(lambda x: bool(np.any(np.asarray(x) > 0)))
+    some.def_abstract_eval(lambda x: jax.core.ShapedArray((), np.bool_))
+    compiled = mlir.lower_fun(lambda x: (x > 0).any(), multiple_results=False)
+    mlir.register_lowering(some, compiled)
+
+    @jax.custom_vjp
+    def doubled(x):
+        return 2 * x
+
+    doubled.defvjp(lambda x: (2 * x, None), lambda _, w: (3 * w,))
+
+    def f(x):
+        return jnp.where(some.bind(jax.lax.stop_gradient(x)), doubled(jnp.sin(x)), x)
+
+    report = examine(f, jnp.array([0.3, 0.7]), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert "doubled" in str(report)

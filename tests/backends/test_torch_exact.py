@@ -815,3 +815,34 @@ def test_an_error_of_one_entry_among_many_is_found_beside_an_exact_reference(nam
     if gradient[entry, 4] != 0:
         assert wrong.verdict is FAIL, str(wrong)
         assert f"[{entry}, 4]" in str(wrong)
+
+
+def packed(layer):
+    def run(x):
+        some = torch.nn.utils.rnn.pack_padded_sequence(
+            x[None], [3], batch_first=True, enforce_sorted=False
+        )
+        return torch.nn.utils.rnn.pad_packed_sequence(layer(some)[0], batch_first=True)[0]
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN", "packed GRU"])
+def test_recurrent_layers_are_replayed(kind, dtype):
+    """PyTorch computes some of them in one step that has no formula, by oneDNN."""
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, kind.split()[-1])(3, 2, batch_first=True).to(dtype)
+    run = packed(layer) if "packed" in kind else lambda x: layer(x[None])[0]
+    enabled = torch.backends.mkldnn.enabled
+    for error, verdict in ((0.0, PASS), (1e-5 if dtype is torch.float32 else 1e-12, FAIL)):
+        factors = torch.ones(4, 3, dtype=torch.float64)
+        factors[1, 1] += error
+        off = with_rule(lambda x: x.clone(), lambda x, by=factors: by.to(x.dtype))
+        x = torch.randn(4, 3, dtype=dtype, requires_grad=True)
+
+        report = adjudge.examine(lambda x, off=off: run(off(x)), (x,), reference="exact", seed=0)
+
+        assert report.verdict is verdict, str(report)
+        assert report.certified
+    assert torch.backends.mkldnn.enabled is enabled
