@@ -55,7 +55,8 @@ class Widening(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func in BACKWARD and not any(map(_is_override, _tensors((*args, kwargs or {})))):
+        plain = isinstance(func, FunctionType) and func in BACKWARD
+        if plain and not any(map(_is_override, _tensors((*args, kwargs or {})))):
             # What a checkpoint computes again has to be what it was in the forward pass.
             TorchFunctionMode.__enter__(self)
             try:
@@ -92,13 +93,12 @@ def _is_override(tensor: torch.Tensor) -> bool:
 
 
 @cache
-def _without_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
+def _without_overrides(run: FunctionType) -> Callable[..., Any]:
     """Returns a function of PyTorch that does not ask modes first, and within which they act.
 
     While a mode handles a function, it is left, and a backward pass keeps the modes that it is
     begun with. The name that is replaced is where the function asks.
     """
-    assert isinstance(run, FunctionType)
     known = {**run.__globals__, "has_torch_function": lambda _: False}
     copied = FunctionType(run.__code__, known, run.__name__, run.__defaults__, run.__closure__)
     copied.__kwdefaults__ = run.__kwdefaults__
@@ -199,7 +199,21 @@ class _PastCasts(TorchDispatchMode):
         if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
             given["dtype"] = _doubled(given["dtype"])
         args, wide = _alike(func.__name__.split(".")[0], args, given)
-        return func(*args, **wide)
+        return func(*_mapped(tuple(args), with_memory), **wide)
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """Returns where the memory of a tensor begins; 0 where it has none."""
+    if tensor.layout is not torch.strided or tensor._is_zerotensor():
+        return 0
+    return tensor.untyped_storage().data_ptr()
+
+
+def with_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of zeros for one that has no memory, as tangents of PyTorch may be: an
+    operator that is called on these within a mode reads it, and ends the process.
+    """
+    return torch.zeros_like(tensor) if tensor._is_zerotensor() else tensor
 
 
 def _alike(
@@ -315,7 +329,8 @@ def _is_inexact(tensor: torch.Tensor) -> bool:
 def _memory(tensor: torch.Tensor) -> int:
     """Returns the address of the numbers of an ordinary tensor, and 0 of any other one."""
     ordinary = type(tensor) in (torch.Tensor, torch.nn.Parameter)
-    return _address(tensor) if ordinary and tensor.layout is torch.strided else 0
+    dense = tensor.layout is torch.strided and not tensor._is_zerotensor()
+    return _address(tensor) if ordinary and dense else 0
 
 
 class _Moving(TorchFunctionMode):
@@ -471,7 +486,7 @@ def _address(tensor: torch.Tensor) -> int:
     while _is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     with torch._C.DisableTorchFunction():  # other modes would see numbers handed out
-        return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else id(tensor)
+        return memory_of(tensor) or id(tensor)
 
 
 def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction:

@@ -34,6 +34,7 @@ from adjudge.engine import (
     place_of,
 )
 from adjudge_torch.formulas import Formula
+from adjudge_torch.precision import memory_of, with_memory
 from adjudge_torch.tracing import ENGINE, stack
 
 aten = torch.ops.aten
@@ -204,7 +205,10 @@ class Recorder(TorchDispatchMode):
         """Runs an operation, and adds it to the program where a tensor goes in that depends on the
         inputs.
         """
-        kwargs = dict(kwargs or {})
+        given: Any = (args, dict(kwargs or {}))
+        if any(one._is_zerotensor() for one in tensors_in(given)):
+            given = optree.tree_map(_with_memory, given)
+        args, kwargs = given
         known = [one for one in tensors_in((args, kwargs)) if self.knows(one)]
         if not known:
             return func(*args, **kwargs)
@@ -246,7 +250,9 @@ class Recorder(TorchDispatchMode):
         running = [(one, one.clone()) for one in _running(func, args, kwargs)]
         values = func(*args, **kwargs)
         written += [one for one, before in running if not one.equal(before)]
-        results = [one for one in tensors_in(values) if not self.knows(one)]
+        # A tensor on `meta` is asked for its shape: multiples of zero without memory do so.
+        some = [one for one in tensors_in(values) if not one.is_meta]
+        results = [one for one in some if not self.knows(one)]
         if results and name not in CONSTANT:
             found: Any = Untranslated("it draws random numbers")
             if not random or name in self._formulas:
@@ -555,11 +561,13 @@ def tensors_in(returned: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
 
 
+def _with_memory(leaf: Any) -> Any:
+    return with_memory(leaf) if isinstance(leaf, torch.Tensor) else leaf
+
+
 def _address(tensor: torch.Tensor) -> int:
-    """Returns where the memory of a tensor begins; 0 where it has none."""
-    if tensor.layout is not torch.strided or tensor.is_mkldnn or tensor.is_meta:
-        return 0
-    return tensor.untyped_storage().data_ptr()
+    """Returns where the memory of a tensor begins; 0 where it has none that can be read."""
+    return 0 if tensor.is_mkldnn or tensor.is_meta else memory_of(tensor)
 
 
 def _size(tensor: torch.Tensor) -> int:

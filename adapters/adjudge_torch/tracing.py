@@ -46,6 +46,7 @@ from adjudge.engine import (
 )
 from adjudge.errors import Catching, Source, mark, running
 from adjudge_torch.environment import default_device
+from adjudge_torch.precision import memory_of
 
 ENGINE = str(Path(torch.__file__).parent)
 
@@ -211,7 +212,7 @@ class _Recorder(TorchFunctionMode):
             self._know(one, ref)
             if k >= results:
                 write = _Write(ref, one.detach(), version_of(one))
-                self._writes.setdefault(_memory(one), []).append(write)
+                self._writes.setdefault(memory_of(one), []).append(write)
         return returned
 
     def _hooked(self, tensor: object, hooks: Sequence[Any]) -> None:
@@ -253,7 +254,7 @@ class _Recorder(TorchFunctionMode):
                 return self._constant(tensor)
         ref, version = self._known[tensor]
         if version_of(tensor) != version:
-            for write in self._writes.get(_memory(tensor), ()):
+            for write in self._writes.get(memory_of(tensor), ()):
                 if write.version > version:
                     ref = self._overlaid(tensor, ref, write)
             self._know(tensor, ref)
@@ -524,10 +525,6 @@ def version_of(tensor: torch.Tensor) -> int:
     except Exception as error:  # which a subclass of tensors may have refuse it
         mark(error, Source.ENGINE)
         raise
-
-
-def _memory(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
 
 
 def _geometry(tensor: torch.Tensor) -> tuple[tuple[int, ...], tuple[int, ...], int]:
