@@ -163,7 +163,7 @@ class TorchEnvironment(Environment):
 
     def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
         def past(x: Arrays) -> Arrays:
-            with precision.running():
+            with precision.read_as_double():
                 return f(x)
 
         return past

@@ -73,19 +73,19 @@ BACKWARD = (torch.autograd.grad, torch.autograd.backward)
 READ_DTYPE = torch.Tensor.dtype.__get__  # type: ignore[attr-defined]
 """What a mode sees where a function reads the dtype of a tensor."""
 
-_RUNS: ContextVar[bool] = ContextVar("whether the function that is judged runs", default=False)
+_READ_AS_DOUBLE: ContextVar[bool] = ContextVar("read_as_double", default=False)
 
 
 @contextmanager
-def running() -> Iterator[None]:
-    """Returns a context in which the function that is judged runs, or its backward pass: what reads
-    a dtype is no code of ours.
+def read_as_double() -> Iterator[None]:
+    """Returns a context for the function that is judged, or its backward pass, within which modes
+    may say that a tensor is double. Our own code asks for the dtypes that tensors have.
     """
-    token = _RUNS.set(True)
+    token = _READ_AS_DOUBLE.set(True)
     try:
         yield
     finally:
-        _RUNS.reset(token)
+        _READ_AS_DOUBLE.reset(token)
 
 
 def _is_override(tensor: torch.Tensor) -> bool:
@@ -111,7 +111,7 @@ class WideningPastCasts(Widening):
 
     A tensor that the function makes and then writes double numbers into (`out = torch.zeros(4)`,
     `out[0] = x[0]`) becomes double, with its views, since it would round what is written. One that
-    others have made stays as it is. While the function is `running`, tensors say that they are
+    others have made stays as it is. Where they are `read_as_double`, tensors say that they are
     double: `nn.LSTM` refuses weights of another dtype than its input.
     """
 
@@ -139,11 +139,11 @@ class WideningPastCasts(Widening):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         name, operands = getattr(func, "__name__", ""), _tensors((*args, kwargs or {}))
-        if func == READ_DTYPE and _RUNS.get():
+        if func == READ_DTYPE and _READ_AS_DOUBLE.get():
             with torch._C.DisableTorchFunction():
                 return _doubled(args[0].dtype)
         if func in BACKWARD:
-            with running():
+            with read_as_double():
                 return super().__torch_function__(func, types, args, kwargs)
         if _in_place(name) and any(one.dtype in DOUBLE for one in operands[1:]):
             with torch._C.DisableTorchFunction():  # modes around this one would see what is done
@@ -199,7 +199,7 @@ class _PastCasts(TorchDispatchMode):
         if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
             given["dtype"] = _doubled(given["dtype"])
         args, wide = _alike(func.__name__.split(".")[0], args, given)
-        return func(*_mapped(tuple(args), with_memory), **wide)
+        return func(*mapped(tuple(args), with_memory), **wide)
 
 
 def memory_of(tensor: torch.Tensor) -> int:
@@ -226,8 +226,8 @@ def _alike(
     if len(kinds) < 2 or kinds.isdisjoint(DOUBLE):
         return args, kwargs
     kept = 1 if _in_place(name) else 0
-    args = (*args[:kept], *_mapped(tuple(args[kept:]), _widened))
-    return args, {k: v if k == "out" else _mapped(v, _widened) for k, v in kwargs.items()}
+    args = (*args[:kept], *mapped(tuple(args[kept:]), _widened))
+    return args, {k: v if k == "out" else mapped(v, _widened) for k, v in kwargs.items()}
 
 
 def _doubled(dtype: torch.dtype) -> torch.dtype:
@@ -328,9 +328,7 @@ def _is_inexact(tensor: torch.Tensor) -> bool:
 
 def _memory(tensor: torch.Tensor) -> int:
     """Returns the address of the numbers of an ordinary tensor, and 0 of any other one."""
-    ordinary = type(tensor) in (torch.Tensor, torch.nn.Parameter)
-    dense = tensor.layout is torch.strided and not tensor._is_zerotensor()
-    return _address(tensor) if ordinary and dense else 0
+    return _below(tensor) if type(tensor) in (torch.Tensor, torch.nn.Parameter) else 0
 
 
 class _Moving(TorchFunctionMode):
@@ -362,9 +360,9 @@ class _Moving(TorchFunctionMode):
         if name == "__get__":  # an attribute, which may be a tensor of the user (`grad`)
             return func(*args, **(kwargs or {}))
         kept = 1 if _in_place(name) else 0
-        args = (*args[:kept], *_mapped(tuple(args[kept:]), self._as_read))
+        args = (*args[:kept], *mapped(tuple(args[kept:]), self._as_read))
         kwargs = {
-            k: v if k == "out" else _mapped(v, self._as_read) for k, v in (kwargs or {}).items()
+            k: v if k == "out" else mapped(v, self._as_read) for k, v in (kwargs or {}).items()
         }
         operands = [*_tensors(args), *_tensors(kwargs)]
         before = self._before_write(operands[0]) if kept and operands else None
@@ -377,10 +375,10 @@ class _Moving(TorchFunctionMode):
             self.made.update((_address(one), one) for one in _tensors(result))
             return result
         if not operands:  # it may share memory with an array of the user
-            return _mapped(result, self._as_read)
+            return mapped(result, self._as_read)
         given = set(map(_address, operands))
         self._move_backward([one for one in _tensors(result) if _address(one) not in given])
-        return _mapped(result, partial(self._as_made, operands, given))
+        return mapped(result, partial(self._as_made, operands, given))
 
     def _before_write(self, written: torch.Tensor) -> torch.Tensor | None:
         """Returns the numbers of a tensor that an operator is about to write into, if they are to
@@ -482,11 +480,16 @@ def _is_wrapped(tensor: torch.Tensor) -> bool:
 
 
 def _address(tensor: torch.Tensor) -> int:
-    """Returns where the numbers of a tensor lie, also below the wrappers of transforms."""
+    """Returns what tells the numbers of a tensor from those of others: where they lie, if known."""
+    return _below(tensor) or id(tensor)
+
+
+def _below(tensor: torch.Tensor) -> int:
+    """Returns where the memory of a tensor begins, also below the wrappers of transforms."""
     while _is_wrapped(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     with torch._C.DisableTorchFunction():  # other modes would see numbers handed out
-        return memory_of(tensor) or id(tensor)
+        return memory_of(tensor)
 
 
 def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction:
@@ -539,12 +542,12 @@ def _widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64) if tensor.dtype.is_floating_point else tensor
 
 
-def _mapped(node: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def mapped(node: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Returns `node` with what `change` makes of each tensor in it."""
     if isinstance(node, torch.Tensor):
         return change(node)
     if isinstance(node, dict):
-        return {key: _mapped(child, change) for key, child in node.items()}
+        return {key: mapped(child, change) for key, child in node.items()}
     if type(node) in (tuple, list):
-        return type(node)(_mapped(child, change) for child in node)
+        return type(node)(mapped(child, change) for child in node)
     return node

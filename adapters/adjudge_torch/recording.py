@@ -34,7 +34,7 @@ from adjudge.engine import (
     place_of,
 )
 from adjudge_torch.formulas import Formula
-from adjudge_torch.precision import memory_of, with_memory
+from adjudge_torch.precision import mapped, memory_of, with_memory
 from adjudge_torch.tracing import ENGINE, stack
 
 aten = torch.ops.aten
@@ -205,10 +205,7 @@ class Recorder(TorchDispatchMode):
         """Runs an operation, and adds it to the program where a tensor goes in that depends on the
         inputs.
         """
-        given: Any = (args, dict(kwargs or {}))
-        if any(one._is_zerotensor() for one in tensors_in(given)):
-            given = optree.tree_map(_with_memory, given)
-        args, kwargs = given
+        args, kwargs = mapped((args, dict(kwargs or {})), with_memory)
         known = [one for one in tensors_in((args, kwargs)) if self.knows(one)]
         if not known:
             return func(*args, **kwargs)
@@ -559,10 +556,6 @@ def tensors_in(returned: Any) -> list[torch.Tensor]:
     """Returns the tensors among arguments or results."""
     leaves: list[Any] = optree.tree_leaves(returned)
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-
-
-def _with_memory(leaf: Any) -> Any:
-    return with_memory(leaf) if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _address(tensor: torch.Tensor) -> int:

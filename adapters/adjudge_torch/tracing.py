@@ -212,7 +212,7 @@ class _Recorder(TorchFunctionMode):
             self._know(one, ref)
             if k >= results:
                 write = _Write(ref, one.detach(), version_of(one))
-                self._writes.setdefault(memory_of(one), []).append(write)
+                self._writes.setdefault(memory_of(one) or id(one), []).append(write)
         return returned
 
     def _hooked(self, tensor: object, hooks: Sequence[Any]) -> None:
@@ -254,7 +254,7 @@ class _Recorder(TorchFunctionMode):
                 return self._constant(tensor)
         ref, version = self._known[tensor]
         if version_of(tensor) != version:
-            for write in self._writes.get(memory_of(tensor), ()):
+            for write in self._writes.get(memory_of(tensor) or id(tensor), ()):
                 if write.version > version:
                     ref = self._overlaid(tensor, ref, write)
             self._know(tensor, ref)

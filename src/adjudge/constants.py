@@ -906,8 +906,8 @@ REORDERING_UNITS = 1024
 """Another order of additions (atomics, threads, where arrays lie in memory) changes a sum, and a
 right backward pass on a GPU would be called random. Up to this many units of rounding of the
 largest entry are put down to it; a larger limit takes randomness for atomics. On a CPU `lstsq` of
-PyTorch differs by half the condition number from call to call, which is 1 to 500 units in matrices
-of up to 200 normal numbers a side (1,758 at most). The value is ours and has no derivation."""
+PyTorch differs by about half the condition number from call to call, mostly 1 to 500 units in
+matrices of up to 200 normal numbers a side (1,758 at most). The value is ours."""
 REORDERING_PART = 2.0**-10
 """Where terms cancel that are far larger than their sum, another order of additions changes it by
 more than `REORDERING_UNITS`. The finding leaves open what makes two runs differ up to this part of

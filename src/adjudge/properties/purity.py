@@ -85,9 +85,8 @@ class Runs:
         """Returns the finding that the runs differ.
 
         It is a note where `allowed` covers the spread, or where another order of additions makes
-        as much. A CPU adds in another order too, by where arrays lie in memory: `lstsq` of PyTorch
-        differs by up to 144 units of rounding from call to call. `noise` is the rounding of f that
-        every entry inherits, which may be all of a leaf that is zero.
+        as much, on a CPU too: see `REORDERING_UNITS`. `noise` is the rounding of f that every entry
+        inherits, which may be all of a leaf that is zero.
         """
         space, first, second = self.space, self.first, self.second
         gaps = _differences(first, second)
