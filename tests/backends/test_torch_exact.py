@@ -820,7 +820,7 @@ def test_an_error_of_one_entry_among_many_is_found_beside_an_exact_reference(nam
 def packed(layer):
     def run(x):
         some = torch.nn.utils.rnn.pack_padded_sequence(
-            x[None], [3], batch_first=True, enforce_sorted=False
+            torch.stack([x, x.cos()]), [2, 4], batch_first=True, enforce_sorted=False
         )
         return torch.nn.utils.rnn.pad_packed_sequence(layer(some)[0], batch_first=True)[0]
 
