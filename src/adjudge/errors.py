@@ -139,18 +139,40 @@ def quiet_arithmetic() -> Iterator[None]:
         USERS_ERRSTATE.reset(users)
 
 
-class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` is
+class marking:  # noqa: N801 it is used as a function, as `contextlib.suppress` is
     """Marks every exception that leaves the block as raised by `source`, and adds `note` to it.
 
     Where blocks are nested the innermost decides: a function that raises while the engine
-    differentiates it has raised the exception itself. NumPy warns there as the code is used to.
+    differentiates it has raised the exception itself.
     """
 
-    __slots__ = ("_errstate", "note", "source")
+    __slots__ = ("note", "source")
 
     def __init__(self, source: Source, note: str = "") -> None:
         """Nothing is marked yet."""
         self.source, self.note = source, note
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            mark(error, self.source, self.note)
+
+
+class running(marking):  # noqa: N801 it is used as a function, as `marking` is
+    """This is `marking` in which NumPy warns as the code of the source is used to."""
+
+    __slots__ = ("_errstate",)
+
+    def __init__(self, source: Source, note: str = "") -> None:
+        """Nothing is marked yet."""
+        super().__init__(source, note)
         users = USERS_ERRSTATE.get()
         ours = users and source in (Source.ADJUDGE, Source.ENGINE)
         self._errstate = np.errstate(all="ignore") if ours else np.errstate(**users)
@@ -165,8 +187,7 @@ class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` 
         traceback: TracebackType | None,
     ) -> None:
         self._errstate.__exit__(kind, error, traceback)
-        if error is not None:
-            mark(error, self.source, self.note)
+        super().__exit__(kind, error, traceback)
 
 
 def mark(error: BaseException, source: Source, note: str = "") -> None:

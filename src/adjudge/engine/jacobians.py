@@ -195,6 +195,47 @@ class Algebra:
         engine = self._only(array)
         return array_api_compat.array_namespace(array) if engine is None else engine.xp
 
+    def fitted(
+        self,
+        name: str,
+        found: Any,
+        of: str,
+        x: Any,
+        accepted: Sequence[tuple[int, ...]],
+        shape: tuple[int, ...],
+    ) -> Any:
+        """Returns the derivative `found` by the input `x`, with this shape.
+
+        Numbers, and arrays of integers, become arrays of the dtype of `x`, as with SciPy. Raises
+        `InputError` where it is no array of one of the shapes `accepted`, and no matrix or operator
+        of this shape.
+        """
+        if not hasattr(x, "shape"):
+            raise InputError(
+                f"{name}= is for inputs that are arrays, and one of {of} is a {type(x).__name__}",
+                "return None for it, or give vjp=, whose gradients are structured as the inputs",
+            )
+        if isinstance(found, list | tuple) or str(getattr(found, "dtype", "")) == "object":
+            with suppress(ValueError):  # of rows of several lengths
+                found = self.of_numbers(np.asarray(found).tolist(), (x,))  # rows may be arrays
+        else:
+            found = self.of_numbers(found, (x,))
+        if self.is_array(found):
+            found = self.placed(found, x)
+            if tuple(found.shape) in accepted or prod(found.shape) == prod(shape) == 1:
+                return self.reshaped(found, shape)
+        elif hasattr(found, "__matmul__") and tuple(getattr(found, "shape", ())) == shape:
+            return found
+        expected = accepted[0]
+        remedy = f"return an array of shape {expected}"
+        if len(expected) == 2 and tuple(getattr(found, "shape", ())) == expected[::-1]:
+            remedy += ": rows are outputs and columns are inputs, and this looks transposed"
+        elif found is None:
+            remedy += ": is a `return` missing?"
+        raise InputError(
+            f"{name} of {of} returned {described(found)} for x of shape {tuple(x.shape)}", remedy
+        )
+
 
 class Jacobian:
     """The gradient `grad=`, or the Jacobian `jac=`, of a function that returns one array."""
@@ -301,7 +342,7 @@ class Jacobian:
         accepted = [of_x] if self.name == "grad" else [size, (*shape, *of_x)]
         if size[0] == 1:
             accepted.append(of_x)
-        return fitted(self.algebra, self.name, J, self.of, x, accepted, size)
+        return self.algebra.fitted(self.name, J, self.of, x, accepted, size)
 
 
 class Hessian:
@@ -372,10 +413,10 @@ class Hessian:
         if self.name == "hessp":  # SciPy calls hessp(x, p, *args)
             arguments = (*x[: k + 1], p, *x[k + 1 :])
             product = called(self.name, self.function, of, arguments, kwargs)
-            return fitted(algebra, self.name, product, of, own, [shape], shape)
+            return algebra.fitted(self.name, product, of, own, [shape], shape)
         found = called(self.name, self.function, of, x, kwargs)
         n = prod(shape)
-        H = fitted(algebra, self.name, found, of, own, [(n, n), (*shape, *shape)], (n, n))
+        H = algebra.fitted(self.name, found, of, own, [(n, n), (*shape, *shape)], (n, n))
         if transposed and not algebra.is_operator(H):
             H = algebra.transposed(H)
         return algebra.product(H, p, shape)
@@ -387,48 +428,6 @@ def only_array(x: Sequence[Any]) -> int | None:
     """
     places = [k for k, one in enumerate(x) if len(x) == 1 or hasattr(one, "shape")]
     return places[0] if len(places) == 1 else None
-
-
-def fitted(
-    algebra: Algebra,
-    name: str,
-    found: Any,
-    of: str,
-    x: Any,
-    accepted: Sequence[tuple[int, ...]],
-    shape: tuple[int, ...],
-) -> Any:
-    """Returns the derivative `found` by the input `x`, with this shape.
-
-    Numbers, and arrays of integers, become arrays of the dtype of `x`, as with SciPy. Raises
-    `InputError` where it is no array of one of the shapes `accepted`, and no matrix or operator of
-    this shape.
-    """
-    if not hasattr(x, "shape"):
-        raise InputError(
-            f"{name}= is for inputs that are arrays, and one of {of} is a {type(x).__name__}",
-            "return None for it, or give vjp=, whose gradients have the structure of the inputs",
-        )
-    if isinstance(found, list | tuple) or str(getattr(found, "dtype", "")) == "object":
-        with suppress(ValueError):  # of rows of several lengths
-            found = algebra.of_numbers(np.asarray(found).tolist(), (x,))  # rows may be arrays
-    else:
-        found = algebra.of_numbers(found, (x,))
-    if algebra.is_array(found):
-        found = algebra.placed(found, x)
-        if tuple(found.shape) in accepted or prod(found.shape) == prod(shape) == 1:
-            return algebra.reshaped(found, shape)
-    elif hasattr(found, "__matmul__") and tuple(getattr(found, "shape", ())) == shape:
-        return found
-    expected = accepted[0]
-    remedy = f"return an array of shape {expected}"
-    if len(expected) == 2 and tuple(getattr(found, "shape", ())) == expected[::-1]:
-        remedy += ": rows are outputs and columns are inputs, and this looks transposed"
-    elif found is None:
-        remedy += ": is a `return` missing?"
-    raise InputError(
-        f"{name} of {of} returned {described(found)} for x of shape {tuple(x.shape)}", remedy
-    )
 
 
 def described(thing: Any) -> str:

@@ -108,9 +108,9 @@ def scatter(
     leaves: Collection[int] | None,
     take: Take,
     reach: float = np.inf,
-    until: Callable[[Vector], bool] | None = None,
-) -> Vector:
-    """Returns how far automatic numbers scatter about smooth ones at points beside x, by number.
+) -> Iterator[Vector]:
+    """Yields how far automatic numbers scatter about smooth ones at points beside x, by number:
+    first zero, then what is known after each pair of points that says something, which only grows.
 
     A move by a unit of rounding may be too short to show the rounding inside of a rule: `1 - cos x`
     at 1e-3 is a multiple of 1e-16, and stays the same until x moves by 1e-10 of itself. So numbers
@@ -119,12 +119,12 @@ def scatter(
     distance on. So only what two steps in a row show counts, and nothing from where on the numbers
     were seen to be smooth. The number at x takes no part, so that an error at x alone is not
     mistaken for scatter. No point lies farther off than `reach`, since a fast function has other
-    derivatives there. All leaves move, or these. No more points are taken once what was found is
-    enough, as `until` says. It is zero in dtypes of sixteen bits, where nothing is smooth over
-    several units of rounding. The rule is ours.
+    derivatives there. All leaves move, or these. It stays zero in dtypes of sixteen bits, where
+    nothing is smooth over several units of rounding. The rule is ours.
     """
+    yield np.zeros(())
     if eps > COARSE_EPS:
-        return np.zeros(())
+        return
     random, X = generator(seed, Stream.SCATTER), problem.X
     move = np.zeros(X.size)
     for j in range(len(X.leaves)) if leaves is None else leaves:
@@ -158,10 +158,8 @@ def scatter(
             grown = grown + ((apart > square / 2) & (apart < 2 * square))
             counts = level & (grown < SMOOTH_STEPS)
             found = np.fmax(found, np.where(counts, np.fmin(before, apart), 0.0))
-            if until is not None and until(2 * found):
-                break
+            yield np.asarray(2 * found)
         before = apart
-    return np.asarray(2 * found)
 
 
 def _representable(problem: Problem, point: Vector) -> Vector:

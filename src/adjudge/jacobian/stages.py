@@ -1756,9 +1756,8 @@ def allow_automatic_rounding(
         leaves = found.tangent.leaves
         take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
         eps, seed = comparison.tolerance.eps, columns.probes.seed
-        apart = scatter(
-            columns.problem, eps, seed, leaves, take, _smooth_reach(columns.problem, found)
-        )
+        reach = _smooth_reach(columns.problem, found)
+        *_, apart = scatter(columns.problem, eps, seed, leaves, take, reach)
         slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     left = [k for k in worst_entries(after, after.fails) if k in tried]
@@ -1788,7 +1787,7 @@ def _moved_inside(
         """Returns how far these values are apart between some draws."""
         draws = []
         for other in others:
-            take = partial(_automatic_at, columns, other.origin, kind, rows, found, problem=other)
+            take = partial(_automatic_at, columns, other, kind, rows, found)
             values = attempt(take, NotSupportedError)
             if values is None:
                 return np.zeros(len(rows))
@@ -1888,12 +1887,11 @@ def _reference_scatter(
         allowed[rows] = apart
         return NEIGHBOUR_FACTOR * allowed
 
-    def enough(apart: Vector) -> bool:
-        return not np.any(entries & (beyond > slack(apart)))
-
     eps, leaves, seed = comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
-    apart = scatter(columns.problem, eps, seed, leaves, gaps, until=enough)
-    allowed = slack(apart)
+    for apart in scatter(columns.problem, eps, seed, leaves, gaps):
+        allowed = slack(apart)
+        if not np.any(entries & (beyond > allowed)):
+            break  # more points could not change the verdict
     if columns.estimator.iterates:
         allowed = np.fmax(allowed, np.where(entries, _of_iterations(columns, one, found), 0.0))
     return allowed
@@ -2145,18 +2143,20 @@ def _automatic_nearby(
 
 def _automatic_at(
     columns: Columns,
-    point: Vector,
+    place: Vector | Problem,
     kind: RowKind,
     rows: list[int],
     found: Column,
     random: np.random.Generator | None = None,
-    problem: Problem | None = None,
 ) -> Vector:
-    """Returns the automatic values of these rows at another point, for the same probes, or with
-    `random` for those that are `perturbed`; of another `problem` where one is given.
+    """Returns the automatic values of these rows at another point of X, or at the x of another
+    problem, for the same probes, or with `random` for those that are `perturbed`.
     """
     base, v = columns.base.of or columns.base, found.vector
-    problem = problem or columns.problem
+    if isinstance(place, Problem):
+        problem, point = place, place.origin
+    else:
+        problem, point = columns.problem, place
     width = base.Y.size
 
     def probe(vector: Vector) -> Vector:

@@ -41,7 +41,7 @@ from adjudge.errors import (
     NotSupportedError,
     Source,
     attempt,
-    mark,
+    marking,
     running,
 )
 from adjudge.findings import InSequence
@@ -686,11 +686,8 @@ def observe(problem: Problem) -> Base:
 
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
-    try:
+    with marking(Source.ENGINE):
         arrays = tuple(map(problem.backend.arrays.copy, outputs))
-    except BaseException as error:  # it is raised again
-        mark(error, Source.ENGINE)
-        raise
     names = problem.output_names()[: len(arrays)]
     whole, values = Space.at(problem.backend, arrays, names)
     count = len(arrays) if problem.differentiated is None else problem.differentiated
@@ -725,11 +722,8 @@ class Reverse:
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
-        try:
+        with marking(Source.DERIVATIVE):
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
-        except BaseException as error:  # it is raised again
-            mark(error, Source.DERIVATIVE)
-            raise
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         calls = problem.calls
         if calls is not None and not calls.recorded and not problem.modes_taken:
@@ -747,12 +741,9 @@ class Reverse:
         """
         problem = self.problem
         problem.counts.vjps += 1
-        try:
+        where = "adjudge: raised in the vjp (the backward pass), not in the function"
+        with marking(Source.DERIVATIVE, f"{where}, at call {problem.counts.vjps}"):
             g = self._pullback(w)
-        except BaseException as error:  # it is raised again
-            where = "adjudge: raised in the vjp (the backward pass), not in the function"
-            mark(error, Source.DERIVATIVE, f"{where}, at call {problem.counts.vjps}")
-            raise
         del w
         for j, gradient in enumerate(g):
             self.present[j] |= gradient is not None

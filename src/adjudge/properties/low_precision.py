@@ -485,7 +485,7 @@ class _LowPrecision:
         """
         assert isinstance(self.high, Evaluator)
         eps = self.high.base.coarsest_eps
-        apart = scatter(self.high.problem, eps, self.seed, None, take)
+        *_, apart = scatter(self.high.problem, eps, self.seed, None, take)
         apart = np.max(apart, axis=0) if apart.ndim == 2 else apart
         counts = (apart > RULE_UNITS * eps * size) & (apart < self.eps * size)
         return np.where(counts, RULE_FACTOR * self.eps / eps * apart, 0.0)
