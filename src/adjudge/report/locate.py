@@ -110,9 +110,9 @@ class Search:
         """Searches; `total` is the residual under equal weights."""
         everything = range(self.size)
         rest: tuple[Block, Residual] | None = self._remove_single(everything, total)
-        if rest is not None and not self.wrong and not self._done():
-            # Of many errors the largest part of the sum is one as likely as any other.
-            k = int(np.argmax(np.nan_to_num(self.magnitude(), copy=False)))
+        for k in self._typical() if rest is not None else ():
+            if self.wrong or self._done():
+                break
             alone = self._test(k)
             if alone.significant:
                 rest = _without(everything, k), total - alone
@@ -126,16 +126,30 @@ class Search:
             if len(blocks) > MOST_BLOCKS:
                 self.many = True
                 if not self.wrong:
-                    self._sample(blocks)
+                    self._sample(blocks, MOST_NAMED)
+                    self._halve_worst(blocks)
                 return
             halves = [[block] if self._done() else self._halves(*block) for block in blocks]
             blocks = [half for pair in halves for half in pair]
             depth += 1
+            if not self.wrong:
+                # Where a part of x is wrong as a whole, any entry of it is a proof. Halving alone
+                # would go on until there are more blocks than are looked at.
+                self._sample(blocks, 1)
             # Some blocks are right, so the others may hold one error each.
             if len(blocks) < 2**depth:
                 rests = [self._remove_single(*block) for block in blocks]
                 blocks = [rest for rest in rests if rest is not None]
         self.many = bool(blocks)
+
+    def _typical(self) -> list[int]:
+        """Returns candidates that are wrong where many are: the one with the largest part of the
+        sum, which is as likely as any other, and one without any, if there is such a one. Many
+        errors are derivatives that were left out, and none of these has a large part.
+        """
+        sizes = np.nan_to_num(self.magnitude(), copy=False)
+        most, least = int(np.argmax(sizes)), int(np.argmin(sizes))
+        return [most, least] if sizes[least] == 0 else [most]
 
     def _test(self, k: int) -> Residual:
         """Returns the residual of candidate `k` alone, which is measured once."""
@@ -210,23 +224,29 @@ class Search:
             second = self._measured(two, np.ones(len(two)))[1]
         return [(half, r) for half, r in ((one, first), (two, second)) if r.significant]
 
-    def _sample(self, blocks: list[tuple[Block, Residual]]) -> None:
-        """Tests one candidate of each of the worst blocks, and halves the worst block where all of
-        these are right.
-        """
-        blocks = sorted(blocks, key=lambda b: -abs(np.nan_to_num(b[1].value, nan=np.inf)))
-        for block, _ in blocks[:MOST_NAMED]:
+    def _sample(self, blocks: list[tuple[Block, Residual]], most: int) -> None:
+        """Tests one candidate of each of the worst blocks, of at most so many."""
+        for block, _ in sorted(blocks, key=_off_by, reverse=True)[:most]:
             if not self._done():
-                sizes = np.nan_to_num(self.magnitude()[_places(block)])
-                self._test(int(block[np.argmax(sizes)]))
-        block, total = blocks[0]
+                sizes = np.nan_to_num(self.magnitude(), copy=False)
+                sizes[list(self.tested)] = -1.0
+                self._test(int(block[np.argmax(sizes[_places(block)])]))
+
+    def _halve_worst(self, blocks: list[tuple[Block, Residual]]) -> None:
+        """Halves the worst block, and its worse half, until something wrong is found."""
+        block, total = max(blocks, key=_off_by)
         while not self.wrong and len(block) > 1 and not self._done():
             halves = self._halves(block, total)
             if not halves:
                 return
-            block, total = max(halves, key=lambda b: abs(np.nan_to_num(b[1].value, nan=np.inf)))
+            block, total = max(halves, key=_off_by)
         if not self.wrong and not self._done():
             self._test(int(block[0]))
+
+
+def _off_by(block: tuple[Block, Residual]) -> float:
+    """Returns how far a block is off; one that is not finite is farther off than any."""
+    return float(np.abs(np.nan_to_num(block[1].value, nan=np.inf)))
 
 
 def _places(block: Block) -> Indices | slice:

@@ -176,6 +176,30 @@ def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     assert report.counts["evaluations"] <= 64
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda g: np.where(np.arange(g.size) < g.size // 2, g, 0.0),
+        lambda g: np.where(np.arange(g.size) % 3 == 0, 0.0, g),
+        lambda g: np.where(np.arange(g.size) % 20 == 0, 0.0, g),
+        lambda g: np.where(np.arange(g.size) % 7 < 3, -g, g),
+        lambda g: np.where(np.arange(g.size) < g.size // 4, 1.01 * g, g),
+    ],
+    ids=["half is left out", "every third", "every twentieth", "three in seven", "a quarter"],
+)
+def test_where_a_part_is_wrong_the_search_finds_a_proof_at_once(spoil, seed):
+    def vjp(x, w):
+        return spoil(w * (np.sin(x) + x * np.cos(x)))
+
+    x = np.random.default_rng(seed).uniform(0.1, 2, 100_000)
+    report = examine(ByHand(lambda x: x * np.sin(x), vjp=vjp), x, seed=seed, modes=["R"])
+
+    assert report.verdict is Verdict.FAIL
+    assert report.entries
+    assert report.counts["evaluations"] <= 80
+
+
 def test_a_whole_row_and_a_whole_column_end_the_search_early():
     random = np.random.default_rng(8)
     A, X = random.normal(size=(60, 50)), random.normal(size=(50, 40))
