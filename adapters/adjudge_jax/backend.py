@@ -255,7 +255,7 @@ class JaxEnvironment(Environment):
     def widening(self) -> AbstractContextManager[None]:
         return _x64()
 
-    def widening_past_casts(self) -> AbstractContextManager[None]:
+    def widening_past_casts(self, likes: Arrays = ()) -> AbstractContextManager[None]:
         return _x64()
 
     def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:

@@ -158,8 +158,8 @@ class TorchEnvironment(Environment):
     def widening(self) -> AbstractContextManager[None]:
         return precision.Widening()
 
-    def widening_past_casts(self) -> AbstractContextManager[None]:
-        return precision.WideningPastCasts()
+    def widening_past_casts(self, likes: Arrays = ()) -> AbstractContextManager[None]:
+        return precision.WideningPastCasts(likes)
 
     def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
         def past(x: Arrays) -> Arrays:

@@ -112,19 +112,22 @@ class WideningPastCasts(Widening):
     A tensor that the function makes and then writes double numbers into (`out = torch.zeros(4)`,
     `out[0] = x[0]`) becomes double, with its views, since it would round what is written. One that
     others have made stays as it is. Where they are `read_as_double`, tensors say that they are
-    double: `nn.LSTM` refuses weights of another dtype than its input.
+    double: `nn.LSTM` refuses weights of another dtype than its input. Random numbers are drawn in
+    the dtype of `likes`, the inputs of the function as it was given: others are drawn in double
+    precision, and with them it is another function.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, likes: Sequence[torch.Tensor] = ()) -> None:
         """The mode below is entered and left together with this one."""
         super().__init__()
         self._below = ExitStack()
+        self._drawn_in = next((one.dtype for one in likes if _is_narrow(one.dtype)), None)
         self._made: dict[int, weakref.ref[torch.Tensor]] = {}
         """The narrow tensors that operators have made, and views of these, by `id`."""
 
     def __enter__(self) -> Any:
         self._below.enter_context(as_written())
-        self._below.enter_context(_PastCasts())  # type: ignore[no-untyped-call]
+        self._below.enter_context(_PastCasts(self._drawn_in))
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *raised: Any) -> None:
@@ -188,6 +191,11 @@ class _PastCasts(TorchDispatchMode):
     axes takes the dtype of what it meets, and would be rounded to that.
     """
 
+    def __init__(self, drawn_in: torch.dtype | None) -> None:
+        """`drawn_in` is the dtype in which random numbers are drawn; `None` leaves it to f."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._drawn_in = drawn_in
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -196,10 +204,41 @@ class _PastCasts(TorchDispatchMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = dict(kwargs or {})
+        if self._drawn_in is not None and _draws(func):
+            return _drawn(func, args, given, self._drawn_in)
         if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
             given["dtype"] = _doubled(given["dtype"])
         args, wide = _alike(func.__name__.split(".")[0], args, given)
         return func(*mapped(tuple(args), with_memory), **wide)
+
+
+DISTRIBUTIONS = (
+    "bernoulli", "binomial", "cauchy", "exponential", "geometric", "log_normal", "multinomial",
+    "normal", "poisson", "rand", "randint", "randn", "random", "uniform",
+)  # fmt: skip
+"""The names of the operators that draw and do nothing else, without `_like` and `_`. Others draw
+and compute at once, dropout with a mask of its own, say: what they compute stays double."""
+
+
+def _draws(func: Any) -> bool:
+    """Returns whether an operator of `torch.ops` does nothing but draw random numbers."""
+    name = func.__name__.split(".")[0].removesuffix("_").removesuffix("_like")
+    return name in DISTRIBUTIONS
+
+
+def _drawn(func: Any, args: Sequence[Any], kwargs: dict[str, Any], dtype: torch.dtype) -> Any:
+    """Returns what an operator draws where its double operands have this dtype, as double numbers;
+    one that fills a tensor is given another one to fill.
+    """
+
+    def narrow(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(dtype) if tensor.dtype == torch.float64 else tensor
+
+    if kwargs.get("dtype") == torch.float64:
+        kwargs["dtype"] = dtype
+    found = func(*mapped(tuple(args), narrow), **mapped(kwargs, narrow))
+    filled = args[0] if _in_place(func.__name__.split(".")[0]) else kwargs.get("out")
+    return mapped(found, _widened) if filled is None else filled.copy_(found)
 
 
 def memory_of(tensor: torch.Tensor) -> int:

@@ -59,6 +59,7 @@ Derive: TypeAlias = Callable[[Problem], Problem]
 """Takes a derivative: the problem of a function becomes the problem of its vjp, jvp and so on."""
 
 
+OTHER_VALUES = Refusal.OTHER_VALUE, Refusal.OTHER_VALUE_BEYOND_ROUNDING
 PAST_CASTS = ", past its conversions to narrower dtypes"
 
 
@@ -123,7 +124,7 @@ class DoublePrecision:
     def widening(self) -> AbstractContextManager[None]:
         """The context in which everything is evaluated in double precision."""
         environment = self.low.backend.environment
-        past = environment.widening_past_casts() if self.past_casts else None
+        past = environment.widening_past_casts(self.low.x) if self.past_casts else None
         return environment.widening() if past is None else past
 
     def derived(self, derive: Derive) -> Base:
@@ -309,16 +310,18 @@ def _past_its_casts(
     within = base.problem.narrowest_eps if refused else 0.0
     raises = refused is not None and refused.refusal is Refusal.RAISES
     stays = refused and refused.refusal in (Refusal.STAYS_NARROW, Refusal.NARROW_INSIDE)
-    if double.problem is None or (refused and not (stays or raises)):
+    # It may draw its numbers in the dtype at hand, and then those that it drew are kept.
+    other = refused is not None and refused.refusal in OTHER_VALUES
+    if double.problem is None or (refused and not (stays or raises or other)):
         return None
-    if raises:  # a loop that converts what it carries, say
+    if raises or other:  # a loop that converts what it carries, say
         inside = within if within > base.coarsest_eps else 0.0
     else:
         with double.widening():
             inside = double.problem.narrowest_eps
     eps = max(inside, base.coarsest_eps, within)
     converts = inside > COARSE_EPS  # and not autocast, which leaves double precision as it is
-    if not (stays or raises or single or converts):
+    if not (stays or raises or other or single or converts):
         return None
     ways = [True] if low.backend.environment.widening_past_casts() is not None else []
     if not converts and eps > base.coarsest_eps:

@@ -366,12 +366,13 @@ class Environment:
         """
         return contextlib.nullcontext()
 
-    def widening_past_casts(self) -> AbstractContextManager[None] | None:
+    def widening_past_casts(self, likes: Arrays = ()) -> AbstractContextManager[None] | None:
         """Returns a context as `widening` does in which an array of double precision also stays one
         where the function converts it to a narrower dtype; `None`, the default, where the engine
         has no such context.
 
-        What a function computes is then known to more digits than it leaves itself.
+        What a function computes is then known to more digits than it leaves itself. It draws the
+        random numbers that it draws where its inputs are such arrays as `likes`.
         """
         return None
 
