@@ -1014,6 +1014,7 @@ class Refusal(Enum):
     OTHER_VALUE_BEYOND_ROUNDING = auto()
     OTHER_DERIVATIVE = auto()
     NARROW_INSIDE = auto()
+    VARIES = auto()
 
 
 class NotInDouble(Detail):

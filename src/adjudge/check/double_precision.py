@@ -387,6 +387,9 @@ def _in_double(
     """
     taken = composition.taken
     outcome = judge_properties(base, settings)
+    if outcome.tolerance.spread or outcome.tolerance.noisy:
+        # What the caller allows is a number of the dtype at hand, and much of what is compared.
+        raise _refused(Refusal.VARIES)
     letters = "".join(c for c in settings.letters if c + taken not in outcome.modes)
     if not letters:
         return outcome

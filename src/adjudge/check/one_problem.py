@@ -390,6 +390,7 @@ class _Case:
             self._try_forward()
         if self.settings.nondet_tol:
             self.tolerance = replace(self.tolerance, spread=self.identities.tolerance.spread)
+            self.found.tolerance = self.tolerance
         if self.reverse is None and self.forward is None and not self.found.findings:
             self.found.findings += self.identities.repeatable(
                 evaluate_again(self.problem, self.base)

@@ -118,9 +118,9 @@ class SharedOptions(TypedDict, total=False):
             limit.
         in_double: Whether the formula is judged in float64 where an input is narrower, and the
             narrow derivative against that one. By default (`None`) this is done where the function
-            runs in float64 and none of `eps`, `atol`, `rtol`, `nondet_tol` and `max_evaluations`
-            is given. With `True` the verdict is INCONCLUSIVE at best where it cannot be done;
-            `False` leaves it out.
+            runs in float64, none of `eps`, `atol`, `rtol` and `max_evaluations` is given, and
+            there is no difference of two calls that only `nondet_tol` allows. With `True` the
+            verdict is INCONCLUSIVE at best where it cannot be done; `False` leaves it out.
         highest_precision: Whether everything is evaluated without TF32, autocast and other
             arithmetic that is narrower than the dtype, instead of allowing for it. Default:
             `False`.
@@ -418,7 +418,7 @@ class Settings:
     def fixed(self) -> bool:
         """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
         numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
-        return numbers != (None,) * len(numbers) or self.nondet_tol > 0
+        return numbers != (None,) * len(numbers)
 
 
 _AS_GIVEN = tuple(
@@ -501,8 +501,8 @@ def _validate(settings: Settings, *, second: bool) -> None:
         )
     if settings.in_double and settings.fixed:
         raise FlagError(
-            "in_double=True needs automatic tolerances, and a function that may not be noisy",
-            "leave out eps=, atol=, rtol= and nondet_tol=, or in_double=",
+            "in_double=True needs automatic tolerances and no budget",
+            "leave out eps=, atol=, rtol= and max_evaluations=, or in_double=",
         )
     for batched, wanted, mode, letter in (
         ("check_batched_grad", settings.check_batched_grad, backward, "R"),

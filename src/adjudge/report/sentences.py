@@ -737,6 +737,7 @@ _REFUSALS = {
     Refusal.OTHER_VALUE_BEYOND_ROUNDING: "its value is another one, beyond rounding",
     Refusal.OTHER_DERIVATIVE: "the derivative is another one, and wrong itself",
     Refusal.NARROW_INSIDE: "it computes with less than double precision inside",
+    Refusal.VARIES: "its calls differ less than nondet_tol= allows them to in its own dtype",
 }
 
 

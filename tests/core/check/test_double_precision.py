@@ -293,7 +293,7 @@ def test_a_derivative_that_is_wrong_in_float64_alone_is_judged_natively():
 
 
 @pytest.mark.parametrize(
-    "numbers", [{"eps": 1e-2}, {"atol": 1e-2}, {"rtol": 1e-2}, {"nondet_tol": 1e-9}]
+    "numbers", [{"eps": 1e-2}, {"atol": 1e-2}, {"rtol": 1e-2}, {"max_evaluations": 99}]
 )
 def test_numbers_of_the_caller_belong_to_the_dtype_at_hand(numbers):
     rule, x = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), np.float32([0.5, 1.0])
@@ -304,6 +304,39 @@ def test_numbers_of_the_caller_belong_to_the_dtype_at_hand(numbers):
     assert set(seen) == {np.dtype("float32")}
     with pytest.raises(FlagError):
         examine(rule, x, in_double=True, **numbers)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_calls_may_differ_by_matters_where_they_differ(seed):
+    x = np.float32([0.5, 1.0, 1.5])
+
+    def one_entry_off(x, w):
+        return w * np.cos(x) * np.where(np.arange(3) == 1, np.float32(1 + 1e-4), np.float32(1))
+
+    right = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+    wrong = ByHand(np.sin, vjp=one_entry_off)
+    passed, failed = (examine(rule, x, nondet_tol=1e-3, seed=seed) for rule in (right, wrong))
+
+    assert passed.verdict is Verdict.PASS, str(passed)
+    assert passed.provenance.note == "formula judged in float64"
+    assert failed.verdict is Verdict.FAIL, str(failed)
+
+
+@pytest.mark.parametrize("of", ["f", "vjp"])
+def test_calls_that_differ_are_judged_with_the_numbers_of_their_dtype(of):
+    drawn = iter(np.random.default_rng(0).random(10**5))  # which no check can put back
+
+    def jittered(x, part):
+        off = 1e-4 * next(drawn) if part == of else 0.0
+        return x * x.dtype.type(1 + off)
+
+    rule = ByHand(
+        lambda x: jittered(np.sin(x), "f"), vjp=lambda x, w: jittered(w * np.cos(x), "vjp")
+    )
+    report = examine(rule, np.float32([0.5, 1.0, 1.5]), nondet_tol=1e-3, seed=0)
+
+    assert report.verdict is not Verdict.FAIL, str(report)
+    assert "nondet_tol" in report.provenance.note
 
 
 def test_inputs_in_double_precision_are_evaluated_no_second_time():
