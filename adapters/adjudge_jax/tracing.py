@@ -609,14 +609,25 @@ def _wide_dtype(value: Any) -> Any:
 
 
 def _wide_parameter(value: Any) -> Any:
-    """Returns a parameter of an equation for double precision: a dtype, or the function of two
-    numbers by which entries are added up.
+    """Returns a parameter of an equation for double precision: a dtype, or a program, such as the
+    function of two numbers by which entries are added up, or that by which a linear system is
+    solved. A program that stayed narrow would be run on the memory of wide numbers.
     """
-    if not isinstance(value, jex.Jaxpr):
+    if isinstance(value, tuple):
+        parts = map(_wide_parameter, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if not isinstance(value, jex.Jaxpr | jex.ClosedJaxpr):
         return _wide_dtype(value)
-    given: list[Any] = [one.aval for one in value.invars]
+    program = _closed(value)
+
+    def past_casts(*leaves: Any) -> list[Any]:
+        found = _PastCasts(leaves).through(program, list(map(constant, leaves)), UNKNOWN, "")
+        return [_widened(one.value) for one in found]
+
+    given: list[Any] = [one.aval for one in program.jaxpr.invars]
     like = [jax.ShapeDtypeStruct(one.shape, _wide_dtype(one.dtype)) for one in given]
-    return jax.make_jaxpr(jex.jaxpr_as_fun(_closed(value)))(*like).jaxpr
+    wide = jax.make_jaxpr(past_casts)(*like)
+    return wide.jaxpr if isinstance(value, jex.Jaxpr) else wide
 
 
 @dataclass(frozen=True)

@@ -756,6 +756,12 @@ value, where all numbers inside of f move by one spacing up or down. One operati
 nearest is off by a quarter of that, and its approximation by some units more. Right derivatives of
 the suite need 0.92 of it at most, and wrong ones, in its place, are off by 9.7 and more; with 4 an
 error of 1e-6 by a factor in float32, which is 7.9 spacings, passes. The value is ours."""
+OTHER_VALUE_FACTOR = 64
+"""A value is no rounded one where it is off, at x and at all points around it, by this many times
+what it moves by where all numbers inside of f move by one spacing up or down. Without it a function
+that drew other random numbers in double precision counted as one that loses digits, and the right
+derivative failed beside that one. Such values are off by thousands of times that; `INSIDE_FACTOR`
+holds for what is rounded. The value is ours."""
 RULE_FACTOR = 16
 """Numbers in a narrow dtype may be off by this many times what they scatter by in double, in units
 of rounding: a few points show a sixth of it by chance. With 4 the values of `(x + 1e7) - 1e7` in

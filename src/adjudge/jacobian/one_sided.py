@@ -359,6 +359,8 @@ class _Search:
             ties = [towards_tie(self.lengths, row, nearest) for nearest in self.close]
             said = np.abs(row * tangent)
             most = int(np.argmax(said))
+        size = self.lengths.size
+        orders = np.arange(1, size + 1) / size, np.linspace(-1, 1, size)
         for k in range(long + short):
             if not self.table.budget.allows(2):
                 return
@@ -373,6 +375,8 @@ class _Search:
                     beside[most] *= PARTS_OF_TIE[k // 8 % len(PARTS_OF_TIE)]
                     reach *= 1 if k < long else level / max(said[most], level)
                 else:
+                    if k >= long and (k - long) // 4 < len(orders):
+                        beside = h * orders[(k - long) // 4]
                     beside *= self.lengths
             ahead = self._at(beside + reach * tangent)
             behind = self._at(beside - reach * tangent)

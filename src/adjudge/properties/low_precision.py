@@ -28,6 +28,7 @@ from adjudge.constants import (
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
     ONE_SIDE,
+    OTHER_VALUE_FACTOR,
     RULE_FACTOR,
     RULE_UNITS,
     SIDE_DISTANCE,
@@ -384,7 +385,14 @@ class _LowPrecision:
             return np.zeros(0, np.intp)
         sides, pair = Sides(self.low.base.Y), _values(at)
         value = sides.allowing_spacing(pair, value)
-        return sides.persisting(pair, value, value.suspects(1.0)).entries
+        same = sides.persisting(pair, value, value.suspects(1.0)).entries
+        # Another function need not be off by the same everywhere: with other random numbers it is
+        # off by another smooth function. No rounding inside of it makes as much at any point.
+        inside, _ = self._rounding_inside if np.any(value.ratio > WRONG_FACTOR) else (0.0, None)
+        least = np.min(np.abs(pair[0].of.values - pair[1].of.values), axis=0)
+        least = np.fmin(least, value.off)
+        other = (value.ratio > WRONG_FACTOR) & (inside > 0) & (least > OTHER_VALUE_FACTOR * inside)
+        return np.union1d(same, np.flatnonzero(other))
 
     def _f_is_off(self, points: Sequence[Vector], at: AtPoints) -> bool:
         """Returns whether f itself is off by what its derivative is off by: between points far
