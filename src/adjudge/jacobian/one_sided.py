@@ -46,6 +46,7 @@ from adjudge.constants import (
     NARROW_EPS,
     NARROW_ONE_SIDED,
     NEAREST_TIE,
+    OFTEN_SEEN,
     ONE_SIDED,
     PARTS_OF_TIE,
     ROW_POWERS,
@@ -53,6 +54,7 @@ from adjudge.constants import (
     SECANT_REACH,
     SECANTS_BESIDE_KINK,
     SEEN_AGAIN,
+    SELDOM_SEEN,
     SEPARATION,
     STRAIGHT_PART,
     TIES_BESIDE_KINK,
@@ -139,7 +141,7 @@ class _Along:
 
 def _few(secants: Vector, error: Vector) -> NDArray[np.bool_]:
     """Marks the outputs whose secants take few values again and again, the least and the greatest
-    of them among these.
+    of them often.
     """
     ordered = np.sort(secants, axis=0)
     few = np.zeros(error.size, bool)
@@ -147,8 +149,9 @@ def _few(secants: Vector, error: Vector) -> NDArray[np.bool_]:
         starts = np.flatnonzero(np.diff(ordered[:, k], prepend=-np.inf) > error[k])
         sizes = np.diff(starts, append=len(ordered))
         again = sizes >= SEEN_AGAIN
-        few[k] = bool(again[0] and again[-1] and np.count_nonzero(again) <= FEW_SLOPES)
-        few[k] &= sizes[~again].sum() <= len(ordered) // 4
+        often = min(sizes[0], sizes[-1]) >= OFTEN_SEEN * len(ordered)
+        few[k] = bool(often and np.count_nonzero(again) <= FEW_SLOPES)
+        few[k] &= sizes[~again].sum() <= SELDOM_SEEN * len(ordered)
     return few
 
 
@@ -359,6 +362,7 @@ class _Search:
             ties = [towards_tie(self.lengths, row, nearest) for nearest in self.close]
             said = np.abs(row * tangent)
             most = int(np.argmax(said))
+        # What sorts leaves ties in the order of their index, which hardly any random point has.
         size = self.lengths.size
         orders = np.arange(1, size + 1) / size, np.linspace(-1, 1, size)
         for k in range(long + short):

@@ -554,3 +554,89 @@ def test_the_separating_vector_is_the_shortest_of_all_whose_products_are_at_leas
 def test_nothing_separates_zero_from_rows_that_surround_it():
     assert separating(np.array([[1.0, 0.0], [-1.0, 1.0], [-1.0, -1.0]])) is None
     assert np.allclose(separating(np.array([[1.0, 1.0], [1.0, -1.0]])), [1.0, 0.0])
+
+
+# -- order statistics of whole numbers
+
+
+def sorted_by(x, descending=False):
+    return np.argsort(-x if descending else x, axis=-1, kind="stable")
+
+
+def spread_back(order, weights, w):
+    """The gradient of the sum of sorted numbers times `weights`, row by row."""
+    g = np.zeros(order.shape)
+    np.put_along_axis(g, order, np.broadcast_to(weights, order.shape) * w[:, None], -1)
+    return g
+
+
+def of_sorted(weights, descending=False):
+    """The sum of sorted numbers times `weights`, for each row, with the rule of a stable sort."""
+
+    def f(x):
+        return np.take_along_axis(x, sorted_by(x, descending), -1) @ weights
+
+    return ByHand(f, vjp=lambda x, w: spread_back(sorted_by(x, descending), weights, w))
+
+
+def deviation():
+    """The median absolute deviation of each row."""
+
+    def steps(x):
+        middle = sorted_by(x)[:, 5:6]
+        apart = x - np.take_along_axis(x, middle, -1)
+        return middle, apart, sorted_by(np.abs(apart))[:, 5:6]
+
+    def f(x):
+        _, apart, one = steps(x)
+        return np.take_along_axis(np.abs(apart), one, -1)[:, 0]
+
+    def vjp(x, w):
+        middle, apart, one = steps(x)
+        sign = np.sign(np.take_along_axis(apart, one, -1)) * w[:, None]
+        g = np.zeros(x.shape)
+        np.put_along_axis(g, one, sign, -1)
+        np.put_along_axis(g, middle, np.take_along_axis(g, middle, -1) - sign, -1)
+        return g
+
+    return ByHand(f, vjp=vjp)
+
+
+TRIMMED = np.r_[np.zeros(2), np.full(8, 1 / 8), np.zeros(2)]
+STATISTICS = {
+    "trimmed mean": of_sorted(TRIMMED),
+    "quantile": of_sorted(np.r_[np.zeros(3), 0.7, 0.3, np.zeros(7)]),
+    "every third, descending": of_sorted(np.tile([1.0, 0.0, 0.0], 4), descending=True),
+    "weights by rank": of_sorted(np.linspace(1, 0, 12)),
+    "median absolute deviation": deviation(),
+}
+
+
+def whole_numbers(seed):
+    return np.random.default_rng(seed).integers(0, 3, (4, 12)).astype(float)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", STATISTICS)
+def test_right_order_statistics_of_whole_numbers_fail_at_no_seed(name, seed):
+    report = examine(STATISTICS[name], whole_numbers(seed), modes=["R"], seed=seed)
+
+    assert report.verdict is Verdict.PASS, str(report)
+
+
+def all_that_are_kept(x, w):
+    ordered = np.sort(x, axis=-1)
+    return w[:, None] / 8 * ((x >= ordered[:, 2:3]) & (x <= ordered[:, 9:10]))
+
+
+def too_much_of_ties(x, w):
+    g = spread_back(sorted_by(x), TRIMMED, w)
+    return np.where(x == np.sort(x, axis=-1)[:, 2:3], 1.5 * g, g)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("vjp", [all_that_are_kept, too_much_of_ties])
+def test_wrong_order_statistics_of_whole_numbers_fail_at_every_seed(vjp, seed):
+    rule = ByHand(lambda x: np.sort(x, axis=-1) @ TRIMMED, vjp=vjp)
+
+    assert examine(rule, whole_numbers(seed), modes=["R"], seed=seed).verdict is Verdict.FAIL
