@@ -483,14 +483,16 @@ units make, of which secants find a part, and a right one would fail by the othe
 where no more values than this are found again. The value is ours."""
 SEEN_AGAIN = 4
 """A value of a secant is found again if it is found so many times. The value is ours."""
-OFTEN_SEEN, SELDOM_SEEN = 1 / 12, 1 / 16
-"""The least and the greatest value of a secant have to be found as often as the first of these
-parts of all secants. Values that are not found again, such as those of secants across a kink, may be
-no more of them than the second: the part of what was found once estimates what was never met (Good,
-Biometrika 40, 1953). Of a mean of eight among twelve numbers with ties secants found four of five
-slopes, the greatest of these nine times in 128, and the right derivative failed, whose slope was the
-fifth. Of a median absolute deviation ten values were found once, and not that of the rule. The
-median and the largest of ties have slopes that one secant in four has. The values are ours."""
+OFTEN_SEEN = 1 / 12
+"""The least and the greatest value of a secant are each this part of all secants at least, or they
+tell nothing. Of a mean of eight among twelve numbers with ties secants found four of five slopes,
+the greatest of these nine times in 128, and the right derivative failed, whose slope was the fifth.
+The median and the largest of ties have slopes that one secant in four has. The value is ours."""
+SELDOM_SEEN = 1 / 16
+"""Values that are not found again, such as those of secants across a kink, may be this part of all
+secants at most, since their part estimates what was never met (Good, Biometrika 40, 1953). Of a
+median absolute deviation of ties ten in 128 were found once, and the right derivative failed, whose
+slope was not among them. The value is ours."""
 SECANT_REACH = (2.0, 1 / 32)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
 from which they are taken, and over a small part of their distance. The values are ours."""
