@@ -747,6 +747,11 @@ would be called wrong. The narrower dtypes are those with a spacing at 1 above t
 FEWEST_BITS = 7
 """Small integers are no rounding: values that need fewer bits than bfloat16 has, less one, say
 nothing of a dtype. The value follows from that."""
+ROUNDED_REACH = 2.0**8
+"""Values that need so many bits, because they are rounded to a dtype of as many, stand still over a
+unit of that dtype, and over this many where what is rounded cancels. Without this bound the stairs
+of a quantiser that computes in float32 counted as rounding, and their right derivative of zero
+failed. Values of sixteen bits have none at this number. The value is ours."""
 LARGER_MAGNITUDES = (2.0**24, 2.0**12, 2.0**6, 2.0**4)
 """Stairs of height 1 at 1000 look like rounding to ten bits. At the first of these multiples of x
 where f is defined they need more bits, and rounded values as few as before. The values are ours."""

@@ -29,6 +29,7 @@ from adjudge.constants import (
     NOISE_POINTS,
     OTHER_MAGNITUDES,
     ROUNDED_JUMP,
+    ROUNDED_REACH,
     SHORTER_NOISE_STEP,
     STAIRCASE_PART,
     TYPICAL_RESIDUALS,
@@ -435,7 +436,8 @@ def may_round_inside(
 ) -> bool:
     """Returns whether the outputs that stand `still` about x, as far as `reach` of its scale, may
     do so because f rounds to a narrower dtype inside: it then moves by more than rounding farther
-    off, as a staircase does.
+    off, as a staircase does. What rounds to many bits does not stand still for long, unless it
+    cancels most of them.
 
     The engine knows by how much the rounding of all numbers inside moves the outputs, as far as it
     can see into f: `jumps`, the least that were seen farther off, may be `ROUNDED_JUMP` times as
@@ -483,7 +485,7 @@ def may_round_inside(
     if moves_near_zero(small) and moves_near_zero(smallest):
         return True
     most = min((had for had in SIGNIFICANT_BITS.values() if had >= bits), default=0)
-    if not FEWEST_BITS <= bits <= most:
+    if not FEWEST_BITS <= bits <= most or reach > ROUNDED_REACH * 2.0**-bits:
         return False
     # A dtype of sixteen bits that has no part in the outputs may overflow farther off.
     if (far := _bits_farther_off(problem, base, found, still, bits - 2)) is not None:

@@ -191,3 +191,25 @@ def test_stairs_that_divide_the_steps_are_seen(size, mode):
 
         assert right.verdict is Verdict.PASS, height
         assert wrong.verdict is Verdict.FAIL, height
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("height", [0.1, 0.05, 3.3])
+def test_stairs_that_are_computed_in_float32_are_stairs(height, dtype, seed):
+    """The values of a quantiser that computes in float32, as those of most frameworks do, need all
+    of its digits at any magnitude, as rounded values do.
+    """
+
+    def f(x):
+        scale = np.float32(height)
+        return (np.round(x.astype(np.float32) / scale) * scale).astype(x.dtype)
+
+    (x, *_) = points(f, 0.5 * seed, 0.5 * seed + 3.0, 5)
+    x = x.astype(dtype)
+    right, wrong = (
+        examine(ByHand(f, vjp=vjp), x, seed=seed, modes=["R"]) for vjp in (zero, straight_through)
+    )
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert wrong.verdict is Verdict.FAIL, str(wrong)
