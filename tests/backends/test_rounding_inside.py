@@ -381,3 +381,51 @@ def test_a_quotient_that_is_rounded_down_is_told_from_rounding_inside(
         right = examine(quotient, inputs, seed=seed, blame=False)
         wrong = examine(lambda x, y: quotient(x, y) + stop(x), inputs, seed=seed, blame=False)
         assert (right.verdict, wrong.verdict) == (Verdict.PASS, Verdict.FAIL), str(right)
+
+
+def great_circle(x):
+    """The angle between two points of a sphere that are close to each other, which `acos` rounds:
+    where the cosine is moved by a spacing to 1 it has no derivative.
+    """
+    a, b, c, d = x.unbind()
+    return torch.acos(a.sin() * b.sin() + a.cos() * b.cos() * (d - c).cos())
+
+
+def great_circle_off(x):
+    """The same with a gradient in which one entry is 60 % too large."""
+    return great_circle(Grown.apply(x))
+
+
+class Grown(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, w):
+        return w * torch.tensor([1.0, 1.0, 1.6, 1.0], dtype=w.dtype)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_moves_to_where_there_is_no_derivative_shows_the_rounding_all_the_same(seed):
+    x = torch.tensor([0.5, 0.5003, 1.0, 1.0004]).requires_grad_()
+    right, wrong = (
+        examine(f, x, modes=["R"], seed=seed, blame=False) for f in (great_circle, great_circle_off)
+    )
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_values_move_by_rounding_in_forward_mode_as_well(seed):
+    """`sqrt(x**2 + 1) - x` in single precision at 1e5 is 0, and 5e-6 in double precision."""
+
+    def f(x):
+        return jnp.sqrt(x * x + 1) - x
+
+    x = jnp.array([1.0, 1e3, 1e5], jnp.float32)
+    report = examine(f, x, modes=["R", "F"], seed=seed, blame=False)
+
+    assert report.verdict is not Verdict.FAIL, str(report)
+    assert report.provenance.note == "formula judged in float64"

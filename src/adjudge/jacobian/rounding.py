@@ -194,6 +194,16 @@ def is_systematic(
     return len(gaps) > ENOUGH_POINTS
 
 
+def apart_between(draws: Array) -> Vector:
+    """Returns how far numbers are apart between draws, the finite ones of each: `acos` has no
+    derivative where what is next to 1 is moved to it.
+    """
+    finite = np.isfinite(draws)
+    most = np.max(draws, axis=0, initial=-np.inf, where=finite)
+    least = np.min(draws, axis=0, initial=np.inf, where=finite)
+    return np.where(finite.any(axis=0), most - least, 0.0)
+
+
 def perturbed(
     vector: Vector, random: np.random.Generator, distance: float = NEAR_DISTANCES[-1]
 ) -> Vector:

@@ -85,6 +85,7 @@ from adjudge.floats import Vector, norm, relative_step, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
+    apart_between,
     perturbed,
     points_around,
     points_within_rounding,
@@ -1792,7 +1793,7 @@ def _moved_inside(
             if values is None:
                 return np.zeros(len(rows))
             draws.append(values)
-        return np.asarray(np.nan_to_num(np.ptp(draws, axis=0), posinf=0.0))
+        return apart_between(np.array(draws))
 
     least = comparison.difference[rows[0]] / (INSIDE_FACTOR * NEIGHBOUR_FACTOR)
     if not others or apart(others[:2], rows[:1])[0] < least:

@@ -209,8 +209,13 @@ class Problem:
 
     def _moved(self, *, wide: bool) -> list[Problem]:
         move = self.backend.environment.moved_by_rounding
-        found = [move(self.function, draw, wide=wide) for draw in range(DRAWS_OF_ROUNDING)]
-        return [replace(self, function=f) for f in found if f is not None]
+        found = []
+        for draw in range(DRAWS_OF_ROUNDING):
+            # What is evaluated without a derivative is moved by the same.
+            pair = [move(f, draw, wide=wide) for f in (self.function, self.evaluate)]
+            if pair[0] is not None and pair[1] is not None:
+                found.append(replace(self, function=pair[0], evaluate=pair[1]))
+        return found
 
     def evaluated(self) -> Arrays:
         """Returns the outputs of f at x, and marks what it raises as its own."""

@@ -58,6 +58,7 @@ from adjudge.jacobian import (
     Evaluator,
     Sides,
     ValueAtPoints,
+    apart_between,
     deviation_of_values,
     finite_deviation,
     perturbed,
@@ -455,8 +456,7 @@ class _LowPrecision:
             rows.append(np.array([there.take(k)[0] for k in range(len(self.probes))]))
         if not rows:
             return np.zeros(base.Y.size), np.zeros(self.of.size)
-        apart = np.ptp(values, axis=0), np.max(np.ptp(rows, axis=0), axis=0)
-        return np.nan_to_num(apart[0], posinf=0.0), np.nan_to_num(apart[1], posinf=0.0)
+        return apart_between(np.array(values)), np.max(apart_between(np.array(rows)), axis=0)
 
     def _rounding_of_rule(self, found: Deviation, *, shifted: bool) -> Vector:
         """Returns what the derivative may be off by its own rounding, by entry. What roundings of a
