@@ -40,6 +40,7 @@ from adjudge.constants import (
     CHANGED_SLOPES,
     CLOSE_TO_TIE,
     COARSE_EPS,
+    FAR_OUT,
     FEW_SLOPES,
     KINKED_GROUPS,
     LASTING_UNITS,
@@ -139,20 +140,20 @@ class _Along:
         return self.slopes.kinks & np.isfinite(self.error)
 
 
-def _few(secants: Vector, error: Vector) -> NDArray[np.bool_]:
+def _few(secants: Vector, error: Vector) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Marks the outputs whose secants take few values again and again, the least and the greatest
-    of them often.
+    of them often; and those of which hardly a value was found once.
     """
     ordered = np.sort(secants, axis=0)
-    few = np.zeros(error.size, bool)
+    few, all_again = np.zeros(error.size, bool), np.zeros(error.size, bool)
     for k in range(error.size):
         starts = np.flatnonzero(np.diff(ordered[:, k], prepend=-np.inf) > error[k])
         sizes = np.diff(starts, append=len(ordered))
         again = sizes >= SEEN_AGAIN
         often = min(sizes[0], sizes[-1]) >= OFTEN_SEEN * len(ordered)
         few[k] = bool(often and np.count_nonzero(again) <= FEW_SLOPES)
-        few[k] &= sizes[~again].sum() <= SELDOM_SEEN * len(ordered)
-    return few
+        all_again[k] = sizes[~again].sum() <= SELDOM_SEEN * len(ordered)
+    return few & all_again, all_again
 
 
 @dataclass
@@ -337,9 +338,12 @@ class _Search:
         if inside.all():
             return float(w @ least), float(w @ most), off
         error = np.fmax(error, self.relative * np.max(np.abs([lower, upper]), axis=0))
-        if not np.all(inside | _few(np.array(secants), error)):
+        few, again = _few(np.array(secants), error)
+        low, high = float(w @ lower), float(w @ upper)
+        far = max(low - automatic, automatic - high) - off > FAR_OUT * (high - low)
+        if not np.all(inside | few | (again & far)):
             return None
-        return float(w @ lower), float(w @ upper), off
+        return low, high, off
 
     def _secants(
         self, tangent: Vector, seen: NDArray[np.bool_], row: Vector | None

@@ -640,3 +640,22 @@ def test_wrong_order_statistics_of_whole_numbers_fail_at_every_seed(vjp, seed):
     rule = ByHand(lambda x: np.sort(x, axis=-1) @ TRIMMED, vjp=vjp)
 
     assert examine(rule, whole_numbers(seed), modes=["R"], seed=seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("at_zero", "verdict"),
+    [(0.0, Verdict.PASS), (0.5, Verdict.PASS), (-20.0, Verdict.FAIL), (30.0, Verdict.FAIL)],
+)
+def test_a_network_of_five_units_with_weights_of_both_signs(at_zero, verdict, seed):
+    """Its secants at zero take more values than a few, which are all met again and again."""
+    random = np.random.default_rng(103)
+    W, v = random.normal(size=(2, 5)), random.normal(size=5)
+
+    def vjp(x, w):
+        units = x @ W
+        return W @ (w * v * np.where(units > 0, 1.0, np.where(units == 0, at_zero, 0.0)))
+
+    rule = ByHand(lambda x: np.maximum(x @ W, 0) @ v, vjp=vjp)
+
+    assert examine(rule, np.zeros(2), modes=["R"], seed=seed).verdict is verdict
