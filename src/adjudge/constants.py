@@ -494,10 +494,16 @@ secants at most, since their part estimates what was never met (Good, Biometrika
 median absolute deviation of ties ten in 128 were found once, and the right derivative failed, whose
 slope was not among them. The value is ours."""
 FAR_OUT = 1
-"""Where secants take more than a few values, and hardly one only once, what they did not meet lies
-not far outside of what they met: a value fails that is outside by this part of their range. Without
-it derivatives of -20 and 30 at the kinks of five rectified units with weights of both signs passed;
-with half of it a right median absolute deviation failed at one seed of fifty. The value is ours."""
+"""Where secants take more than a few values, what they did not meet lies not far outside of what
+they met. A value fails that is outside by this part of their range, if no more than `SELDOM_SEEN` of
+all secants have values that are not found again, and one that is outside by a multiple of it with
+as many more. Without it derivatives of -20 and 30 at the kinks of five rectified units with weights
+of both signs passed; with half of it a right median absolute deviation failed at one seed of fifty.
+The value is ours."""
+MOST_ONCE = 0.5
+"""Where more than this part of the secants have values that are not found again, they tell nothing,
+however far outside a value is: 256 rectified units have a zero that is far outside of what 128
+random secants meet, and right. The value is ours."""
 SECANT_REACH = (2.0, 1 / 32)
 """The long and the short secants beside a kink reach so many steps to both sides: over the points
 from which they are taken, and over a small part of their distance. The values are ours."""

@@ -44,6 +44,7 @@ from adjudge.constants import (
     FEW_SLOPES,
     KINKED_GROUPS,
     LASTING_UNITS,
+    MOST_ONCE,
     NARROW_EPS,
     NARROW_ONE_SIDED,
     NEAREST_TIE,
@@ -140,20 +141,20 @@ class _Along:
         return self.slopes.kinks & np.isfinite(self.error)
 
 
-def _few(secants: Vector, error: Vector) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _few(secants: Vector, error: Vector) -> tuple[NDArray[np.bool_], Vector]:
     """Marks the outputs whose secants take few values again and again, the least and the greatest
-    of them often; and those of which hardly a value was found once.
+    of them often; and returns the part of their secants whose values are not found again.
     """
     ordered = np.sort(secants, axis=0)
-    few, all_again = np.zeros(error.size, bool), np.zeros(error.size, bool)
+    few, once = np.zeros(error.size, bool), np.zeros(error.size)
     for k in range(error.size):
         starts = np.flatnonzero(np.diff(ordered[:, k], prepend=-np.inf) > error[k])
         sizes = np.diff(starts, append=len(ordered))
         again = sizes >= SEEN_AGAIN
         often = min(sizes[0], sizes[-1]) >= OFTEN_SEEN * len(ordered)
         few[k] = bool(often and np.count_nonzero(again) <= FEW_SLOPES)
-        all_again[k] = sizes[~again].sum() <= SELDOM_SEEN * len(ordered)
-    return few & all_again, all_again
+        once[k] = sizes[~again].sum() / len(ordered)
+    return few & (once <= SELDOM_SEEN), once
 
 
 @dataclass
@@ -338,10 +339,12 @@ class _Search:
         if inside.all():
             return float(w @ least), float(w @ most), off
         error = np.fmax(error, self.relative * np.max(np.abs([lower, upper]), axis=0))
-        few, again = _few(np.array(secants), error)
+        few, once = _few(np.array(secants), error)
         low, high = float(w @ lower), float(w @ upper)
-        far = max(low - automatic, automatic - high) - off > FAR_OUT * (high - low)
-        if not np.all(inside | few | (again & far)):
+        gap = max(low - automatic, automatic - high) - off
+        far = gap / (high - low) if high > low else np.inf
+        met = (far > FAR_OUT) & (once <= min(MOST_ONCE, far * SELDOM_SEEN))
+        if not np.all(inside | few | met):
             return None
         return low, high, off
 
