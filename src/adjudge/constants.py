@@ -496,8 +496,8 @@ slope was not among them. The value is ours."""
 FAR_OUT = 1
 """Where secants take more than a few values, what they did not meet lies not far outside of what
 they met. A value fails that is outside by this part of their range, if no more than `SELDOM_SEEN`
-of all secants have values that are not found again, and one that is outside by a multiple of it with
-as many more. Without it derivatives of -20 and 30 at the kinks of five rectified units with weights
+of all secants have values that are not found again, and one that is outside by a multiple of it
+with as many more. Without it derivatives of -20 and 30 at the kinks of five units with weights
 of both signs passed; with half of it a right median absolute deviation failed at one seed of fifty.
 The value is ours."""
 MOST_ONCE = 0.5
