@@ -443,7 +443,7 @@ class Report:
             lines.append(f"  {what_was_left(self.unjudged)}")
         lines += [] if self.slip is None else [f"  {SLIPS[self.slip]}"]
         if self.ways and self.verdict is not Verdict.PASS:
-            lines.append(f"  {conclusion(self.modes, self.ways)}")
+            lines.append(f"  {self._conclusion}")
         if self.points:
             return "\n".join([*lines, *by_point(self.points, self.left_out), self.footer])
         tables = [*tables_of_pairs(self.pairs, projected=self.provenance.mode == "projected")]
@@ -504,9 +504,14 @@ class Report:
     @property
     def matrix(self) -> str:
         """Returns the verdicts by way and mode, and one line that says which rule is at fault."""
-        return "\n".join(
-            [*table_of(self.ways, list(self.modes)), conclusion(self.modes, self.ways)]
-        )
+        return "\n".join([*table_of(self.ways, list(self.modes)), self._conclusion])
+
+    @property
+    def _conclusion(self) -> str:
+        failed = [one for one in self.findings if one.verdict is Verdict.FAIL]
+        if failed and not any(one.mode for one in failed):
+            return "the function itself is at fault, and not a rule"
+        return conclusion(self.modes, self.ways)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the report as plain data: strings, numbers, lists and dicts."""

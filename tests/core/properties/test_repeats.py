@@ -1,5 +1,6 @@
 """Two runs that differ: the spread in units of rounding, what it looks like, and `nondet_tol`."""
 
+import itertools
 import re
 
 import array_api_compat.numpy
@@ -319,3 +320,15 @@ def test_randomness_is_not_put_down_to_atomics():
 
     assert report.verdict is Verdict.FAIL
     assert not [one for one in said(report) if one.note]
+
+
+def test_a_function_with_a_state_is_at_fault_itself_and_no_rule():
+    calls = itertools.count(1)
+    rule = ByHand(lambda x: x * next(calls), vjp=lambda x, w: w)
+    report = examine(rule, np.ones(3), modes=["R"], seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert "the function itself is at fault" in str(report)
+    assert "rule is at fault" not in str(report)
+    wrong = examine(ByHand(np.sin, vjp=lambda x, w: w), np.ones(3), modes=["R"], seed=0)
+    assert "rule is at fault" in str(wrong)
