@@ -9,8 +9,9 @@ import array_api_compat.torch
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.utils import _pytree as pytree
 
-from adjudge.engine import Array, ArrayInfo, ArrayOperations, HostArray, memory_span
+from adjudge.engine import Array, ArrayInfo, ArrayOperations, Expansion, HostArray, memory_span
 from adjudge_torch import sparse
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -143,6 +144,19 @@ class TorchArrays(ArrayOperations):
         array = array.detach()
         first = array.as_strided((), ()) if axis is None else array.narrow(axis, 0, 1)
         return first.clone(memory_format=torch.contiguous_format).expand(array.shape)
+
+    def expand(self, node: object) -> Expansion | None:
+        """Containers that are registered with PyTorch, such as outputs of models."""
+        if isinstance(node, torch.Tensor) or type(node) not in pytree.SUPPORTED_NODES:
+            return None
+        leaves, structure = pytree.tree_flatten(node)
+        try:
+            paths = [pytree.keystr(path) for path, _ in pytree.tree_flatten_with_path(node)[0]]
+        except ValueError:  # a container that was registered without the names of its children
+            paths = [f"[{k}]" for k in range(len(leaves))]
+        return Expansion(
+            tuple(leaves), tuple(paths), lambda new: pytree.tree_unflatten(list(new), structure)
+        )
 
     def stored_only(self) -> Self:
         return type(self)(stored_only=True)

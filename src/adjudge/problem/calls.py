@@ -6,6 +6,8 @@ results are told from the rest.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -73,23 +75,30 @@ class Tree:
     """A value that is equal for two pytrees of the same structure."""
 
 
-def flatten(tree: Any, root: str, expand: Expand = expand) -> Tree:
-    """Returns `tree` flattened by optree, and below the leaves of that by `expand`.
+def flatten(tree: Any, root: str, expand: Expand = expand, within: tuple[int, ...] = ()) -> Tree:
+    """Returns `tree` flattened by optree, and below the leaves of that by `expand`. What f returns
+    may be an object of a dataclass as well, with its fields for children; as an input such an
+    object is a constant, unless an engine knows it.
 
     Args:
         tree: Nested containers of any kind that optree knows. `None` is a leaf, so that it can
             stand in any position.
-        root: The name that the accessor paths begin with: `inputs`, `out`; or `CALL`.
+        root: The name that the accessor paths begin with: `inputs`, `OUT`; or `CALL`.
         expand: Returns the children of a node that only an engine knows, and `None` for others.
+        within: The `id` of each dataclass around `tree`; one that holds itself is a leaf there.
     """
     leaves: list[Any]
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True)
     names, expansions = _paths(spec, root), list(map(expand, leaves))
-    if expansions.count(None) == len(leaves):  # as in most trees
+    returned = root == OUT or root.startswith((f"{OUT}.", f"{OUT}["))
+    records = [returned and _is_record(leaf) for leaf in leaves]
+    if expansions.count(None) == len(leaves) and not any(records):  # as in most trees
         return Tree(tuple(leaves), tuple(names), spec.unflatten, (spec,))
     parts = [
-        _expanded(leaf, name, expansion)
-        for leaf, name, expansion in zip(leaves, names, expansions, strict=True)
+        _of_record(leaf, name, expand, within)
+        if record and expansion is None and id(leaf) not in within
+        else _expanded(leaf, name, expansion)
+        for leaf, name, expansion, record in zip(leaves, names, expansions, records, strict=True)
     ]
     counted = [(part.rebuild, len(part.leaves)) for part in parts]  # and without the leaves
 
@@ -108,6 +117,8 @@ def flatten(tree: Any, root: str, expand: Expand = expand) -> Tree:
     )
 
 
+OUT = "out"
+"""The root of what f returns."""
 CALL = ""
 """The root of the tree `(args, kwargs)` of a call, whose paths begin with `inputs` and `kwargs`."""
 
@@ -158,6 +169,40 @@ def _expanded(leaf: object, name: str, expansion: Expansion | None) -> Tree:
         return Tree((leaf,), (name,), lambda flat: flat[0], ())
     names = tuple(name + child for child in expansion.names)
     return Tree(expansion.children, names, expansion.rebuild, (type(leaf), names))
+
+
+def _is_record(leaf: object) -> bool:
+    """Returns whether this is an object of a dataclass."""
+    return hasattr(type(leaf), "__dataclass_fields__")
+
+
+def _of_record(record: Any, name: str, expand: Expand, within: tuple[int, ...]) -> Tree:
+    """Returns an object of a dataclass flattened by its fields; as one leaf where it holds no
+    array.
+
+    One with other arrays is a copy in which these fields are others. It is not made by the
+    constructor, which may take other arguments.
+    """
+    fields = [one.name for one in dataclasses.fields(record) if hasattr(record, one.name)]
+    inside = (*within, id(record))
+    parts = [flatten(getattr(record, one), f"{name}.{one}", expand, inside) for one in fields]
+    if not any(is_array_like(leaf) for part in parts for leaf in part.leaves):
+        return _expanded(record, name, None)
+    counts = [len(part.leaves) for part in parts]
+
+    def rebuild(flat: Sequence[Any]) -> Any:
+        made, start = copy.copy(record), 0
+        for one, part, count in zip(fields, parts, counts, strict=True):
+            object.__setattr__(made, one, part.rebuild(flat[start : start + count]))
+            start += count
+        return made
+
+    return Tree(
+        tuple(leaf for part in parts for leaf in part.leaves),
+        tuple(name for part in parts for name in part.names),
+        rebuild,
+        (type(record), *(part.signature for part in parts)),
+    )
 
 
 Path = int | str
@@ -758,7 +803,7 @@ class UserCalls:
             and (result.shape, result.dtype) == self.single
         ):
             return (result,)
-        tree = flatten(result, "out")
+        tree = flatten(result, OUT)
         if isinstance(self.arguments.backend, HandBackend):
             own, like = self.arguments.backend.own, self.arguments.leaves[0]
             tree = replace(tree, leaves=tuple([own(leaf, like) for leaf in tree.leaves]))

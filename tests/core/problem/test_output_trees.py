@@ -1,6 +1,8 @@
 """Outputs: containers with integers and None in them, and the names of their entries."""
 
 from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,3 +183,63 @@ def test_all_outputs_wrong_is_one_finding_with_a_count():
 
     assert [Status.MISMATCH] == [finding.status for finding in report.findings]
     assert "6 of 36 comparisons" in str(report)
+
+
+@dataclass
+class Output:
+    """What a model returns, which nobody registered anywhere."""
+
+    loss: Any
+    hidden: dict[str, Any]
+    name: str = "a model"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """An output whose fields cannot be assigned to, with a constructor that refuses them."""
+
+    first: Any
+    second: Any
+
+    def __post_init__(self):
+        assert isinstance(self.first, float | int) or np.all(np.abs(self.first) <= 1)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+def test_a_dataclass_is_a_container_of_its_fields(factor):
+    def f(x):
+        return Output(Pair(np.sin(x), 3), {"state": x * x})
+
+    def vjp(x, w):
+        return factor * w.loss.first * np.cos(x) + 2 * w.hidden["state"] * x
+
+    report = examine(ByHand(f, vjp=vjp), X[0], modes=["R"], seed=0)
+
+    assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL), str(report)
+    if factor != 1:
+        assert report.findings[0].entry.startswith("d out.loss.first[")
+
+
+def test_a_dataclass_without_arrays_is_handed_on_as_it_is():
+    seen = []
+    settings = Output(3, {"n": 2})
+
+    def f(x, settings):
+        seen.append(settings)
+        return np.sin(x) * settings.loss
+
+    rule = ByHand(f, vjp=lambda x, settings, w: (w * np.cos(x) * settings.loss, None))
+
+    assert examine(rule, (X, settings), modes=["R"]).verdict is Verdict.PASS
+    assert all(one is settings for one in seen)
+
+
+def test_a_dataclass_that_holds_itself_ends():
+    def f(x):
+        node = Output(np.sin(x), {})
+        node.hidden["self"] = node
+        return node
+
+    rule = ByHand(f, vjp=lambda x, w: w.loss * np.cos(x))
+
+    assert examine(rule, X, modes=["R"]).verdict is Verdict.PASS
