@@ -165,6 +165,10 @@ class marking:  # noqa: N801 it is used as a function, as `contextlib.suppress` 
             mark(error, self.source, self.note)
 
 
+OF_ENGINE, OF_DERIVATIVE = marking(Source.ENGINE), marking(Source.DERIVATIVE)
+"""These hold nothing of a block, so that one of each serves for all."""
+
+
 class running(marking):  # noqa: N801 it is used as a function, as `marking` is
     """This is `marking` in which NumPy warns as the code of the source is used to."""
 

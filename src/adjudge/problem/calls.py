@@ -91,7 +91,7 @@ def flatten(tree: Any, root: str, expand: Expand = expand, within: tuple[int, ..
     leaves, spec = optree.tree_flatten(tree, none_is_leaf=True)
     names, expansions = _paths(spec, root), list(map(expand, leaves))
     returned = root == OUT or root.startswith((f"{OUT}.", f"{OUT}["))
-    records = [returned and _is_record(leaf) for leaf in leaves]
+    records = [returned and hasattr(type(leaf), "__dataclass_fields__") for leaf in leaves]
     if expansions.count(None) == len(leaves) and not any(records):  # as in most trees
         return Tree(tuple(leaves), tuple(names), spec.unflatten, (spec,))
     parts = [
@@ -169,11 +169,6 @@ def _expanded(leaf: object, name: str, expansion: Expansion | None) -> Tree:
         return Tree((leaf,), (name,), lambda flat: flat[0], ())
     names = tuple(name + child for child in expansion.names)
     return Tree(expansion.children, names, expansion.rebuild, (type(leaf), names))
-
-
-def _is_record(leaf: object) -> bool:
-    """Returns whether this is an object of a dataclass."""
-    return hasattr(type(leaf), "__dataclass_fields__")
 
 
 def _of_record(record: Any, name: str, expand: Expand, within: tuple[int, ...]) -> Tree:

@@ -37,6 +37,8 @@ from adjudge.engine import (
     replaced,
 )
 from adjudge.errors import (
+    OF_DERIVATIVE,
+    OF_ENGINE,
     InputError,
     NotSupportedError,
     Source,
@@ -691,7 +693,7 @@ def observe(problem: Problem) -> Base:
 
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
-    with marking(Source.ENGINE):
+    with OF_ENGINE:
         arrays = tuple(map(problem.backend.arrays.copy, outputs))
     names = problem.output_names()[: len(arrays)]
     whole, values = Space.at(problem.backend, arrays, names)
@@ -719,6 +721,9 @@ def require_outputs(base: Base) -> None:
         )
 
 
+RAISED_IN_VJP = "adjudge: raised in the vjp (the backward pass), not in the function"
+
+
 class Reverse:
     """Reverse mode at a point: `w -> J* w` on vectors, with every vjp counted."""
 
@@ -727,7 +732,8 @@ class Reverse:
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
-        with marking(Source.DERIVATIVE):
+        self._pulling = marking(Source.DERIVATIVE)
+        with OF_DERIVATIVE:
             self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         calls = problem.calls
@@ -746,8 +752,8 @@ class Reverse:
         """
         problem = self.problem
         problem.counts.vjps += 1
-        where = "adjudge: raised in the vjp (the backward pass), not in the function"
-        with marking(Source.DERIVATIVE, f"{where}, at call {problem.counts.vjps}"):
+        self._pulling.note = f"{RAISED_IN_VJP}, at call {problem.counts.vjps}"
+        with self._pulling:
             g = self._pullback(w)
         del w
         for j, gradient in enumerate(g):

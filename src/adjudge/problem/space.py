@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import COARSE_EPS, UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import InputError, NotSupportedError, Source, marking
+from adjudge.errors import OF_ENGINE, InputError, NotSupportedError
 from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -155,7 +155,7 @@ class Space:
         leaves, parts, read = [], [], backend.arrays
         for array, name in zip(arrays, names, strict=True):
             try:
-                with marking(Source.ENGINE):
+                with OF_ENGINE:
                     host = read.to_host(array)
             except NotSupportedError as error:
                 raise InputError(
@@ -205,7 +205,7 @@ class Space:
                 parts.append(np.zeros(leaf.size))
                 continue
             try:
-                with marking(Source.ENGINE):
+                with OF_ENGINE:
                     host = to_host(array, origin)
             except NotSupportedError:
                 # The array is on a device whose arrays hold no values.
@@ -269,7 +269,7 @@ class Space:
         for leaf, part, array in zip(self.leaves, self.slices, like, strict=True):
             own = vector[part]
             host = leaf.host(own) if leaf.complex else own.reshape(leaf.host_shape)
-            with marking(Source.ENGINE):
+            with OF_ENGINE:
                 made.append(from_host(host, array))
         return tuple(made)
 
