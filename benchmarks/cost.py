@@ -7,6 +7,7 @@ All without arguments, on a quiet machine, or one of them:
     python benchmarks/cost.py path --checkouts ../before .         # any checkouts side by side
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
+    python benchmarks/cost.py mistakes --sizes 3e5 1e6             # a FAIL beside a PASS
     python benchmarks/cost.py exact                                # beside exact references
     python benchmarks/cost.py engines                              # all that are installed
     python benchmarks/cost.py engines --pythons python3.11 venv/bin/python   # here or there
@@ -265,6 +266,72 @@ def large(asked: argparse.Namespace) -> str:
     )
     lines = table(LARGE_COLUMNS, map(large_cells, rows))
     return f"### One large elementwise kernel pair\n\n{lines}\n{note}"
+
+
+# ---------------------------------------------------------------- what a mistake costs
+
+
+def spoiled(mistake: str, g: Any) -> Any:
+    """The gradient with a mistake in it; `g` is overwritten."""
+    half, third = g.size // 2, g.size // 3
+    if mistake == "one entry twice":
+        g[third] *= 2
+    elif mistake == "one entry 1 % off":
+        g[third] *= 1.01
+    elif mistake == "half of it zero":
+        g[half:] = 0
+    elif mistake == "every third zero":
+        g[::3] = 0
+    elif mistake == "a tenth 1.5 times":
+        g[np.random.default_rng(1).random(g.size) < 0.1] *= 1.5
+    elif mistake == "zero":
+        g[:] = 0
+    elif mistake == "rolled by one":
+        g = np.roll(g, 1)
+    elif mistake != "none":
+        g *= {"1.01 times": 1.01, "minus": -1.0}[mistake]
+    return g
+
+
+MISTAKES = (
+    "none", "1.01 times", "minus", "zero", "half of it zero", "every third zero",
+    "a tenth 1.5 times", "rolled by one", "one entry twice", "one entry 1 % off",
+)  # fmt: skip
+
+
+def mistakes(asked: argparse.Namespace) -> str:
+    """What a check of `sin(x) x` by hand costs in float64 where the gradient has a mistake."""
+    import adjudge
+
+    rows, seeds = [], range(4)
+    for n in map(int, asked.sizes):
+        x = np.random.default_rng(0).uniform(0.1, 2, n)
+        right = 0.0
+        for mistake in MISTAKES:
+            rule = adjudge.ByHand(
+                lambda x: np.sin(x) * x,
+                vjp=lambda x, w, what=mistake: spoiled(what, w * (np.cos(x) * x + np.sin(x))),
+            )
+            spent, reports = [], []
+            for seed in seeds:
+                start = time.process_time()
+                reports.append(adjudge.examine(rule, x, modes=["R"], seed=seed, blame=False))
+                spent.append(time.process_time() - start)
+            verdicts = "".join(one.verdict.name[0] for one in reports)
+            evaluations = statistics.median(one.counts["evaluations"] for one in reports)
+            took = statistics.median(spent)
+            right = right or took
+            rows.append((n, mistake, verdicts, evaluations, f"{took:.3f}", f"{took / right:.1f}"))
+            told(*rows[-1])
+    head = (
+        "numbers",
+        "mistake",
+        "verdicts of four seeds",
+        "evaluations",
+        "s",
+        "times the right one",
+    )
+    return f"### What a mistake costs\n\n{table(head, rows)}"
 
 
 # ---------------------------------------------------------------- the path of a small check
@@ -546,6 +613,7 @@ def exact(repeats: int) -> str:
 
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "large": large,
+    "mistakes": mistakes,
     "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
     "engines": lambda asked: engines(asked.repeats, asked.pythons),

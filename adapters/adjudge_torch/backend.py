@@ -95,7 +95,7 @@ class _Torch(AutodiffBackend):
                 # vmap returns tensors only; something must come back where all are absent
                 return (*(value for value in values if value is not None), arrays[0])
 
-            results = iter(torch.func.vmap(one, randomness="different")(*stacks))
+            results = iter(torch.func.vmap(one, randomness="same")(*stacks))
             # A batch of the zero tensors of forward mode has no memory, and Python dies where a row
             # of it is read. A copy has memory.
             return tuple(next(results).clone() if here else None for here in present)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from adjudge.engine import Array, Arrays, Functional, FunctionClass
+from adjudge.errors import InputError
 
 
 def functional(
@@ -30,14 +32,20 @@ def functional(
 def functional_of(f: object) -> Functional | None:
     """Contract: see `AutodiffBackend.functional`.
 
-    A scripted module, whose parameters cannot be replaced, and a lazy one that has no parameters
-    yet, are functions like any other.
+    A scripted module, whose parameters cannot be replaced, is a function like any other. Raises
+    `InputError` for a lazy one whose parameters have no shape yet: they would be made in the check,
+    and checked by the next one alone.
     """
     if not isinstance(f, torch.nn.Module) or isinstance(f, torch.jit.ScriptModule):
         return None
     parameters, buffers = dict(f.named_parameters()), dict(f.named_buffers())
-    arrays = [*parameters.values(), *buffers.values()]
-    if not parameters or any(map(torch.nn.parameter.is_lazy, arrays)):
+    lazy = [name for name, one in (*parameters.items(), *buffers.items()) if is_lazy(one)]
+    if lazy:
+        raise InputError(
+            f"{type(f).__name__} has parameters that have no shape yet: {', '.join(lazy)}",
+            "call it once with such inputs, and check it then",
+        )
+    if not parameters:
         return None
     module = f
 

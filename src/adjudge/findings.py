@@ -139,6 +139,7 @@ class Remedy(Enum):
     PASS_SAMPLES = auto()
     CHECK_CAPTURED = auto()
     NAME_INPUTS = auto()
+    RETURN_CONTENTS = auto()
     CHECK_SECOND = auto()
     CHECK_FORWARD = auto()
     PASS_ARRAYS = auto()
@@ -831,6 +832,12 @@ class ClosesOver(Detail):
 
 class Unmarked(Detail):
     """Inputs are not checked, since they are not marked for differentiation and others are."""
+
+    names: tuple[str, ...]
+
+
+class OpaqueOutputs(Detail):
+    """What f returns in objects that are no known containers is not checked."""
 
     names: tuple[str, ...]
 

@@ -1,6 +1,6 @@
 """Modules: their parameters as inputs, by `adjudge_torch.functional`."""
 
-import importlib
+import importlib.util
 from contextlib import suppress
 
 import pytest
@@ -158,3 +158,33 @@ def test_a_module_is_named_by_its_class(half_bias, x):
     f, parameters = functional(half_bias)
 
     assert "Half" in adjudge.examine(f, (parameters, x)).function
+
+
+class Halved(torch.autograd.Function if importlib.util.find_spec("torch") else object):
+    """Hands on its input, with half of the gradient."""
+
+    @staticmethod
+    def forward(ctx, weight):
+        return weight.clone()
+
+    @staticmethod
+    def backward(ctx, w):
+        return w / 2
+
+
+def test_a_lazy_module_is_called_once_before_it_is_checked(x):
+    class Lazy(torch.nn.LazyLinear):
+        cls_to_become = None
+
+        def forward(self, x):
+            return torch.nn.functional.linear(x, Halved.apply(self.weight), self.bias)
+
+    module = Lazy(3, dtype=torch.float64)
+    with pytest.raises(adjudge.InputError, match="no shape yet: weight, bias"):
+        adjudge.examine(module, x)
+    assert module.has_uninitialized_params()
+
+    module(x.detach())
+    report = adjudge.examine(module, x, modes=["R"], seed=0)
+    assert report.verdict is adjudge.Verdict.FAIL
+    assert "parameters['weight']" in str(report)

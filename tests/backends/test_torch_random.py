@@ -197,3 +197,18 @@ def test_a_gpu_that_is_used_for_the_first_time_goes_back_to_its_seed(monkeypatch
     environment.set_random_state(state)
 
     assert torch.equal(first, torch.rand(3, generator=gpu))
+
+
+@pytest.mark.parametrize("name", ["dropout", "in place", "noise"])
+def test_the_rows_of_a_batch_draw_the_same_numbers(name, x):
+    f = {
+        "dropout": lambda x: functional.dropout(x, 0.3).tanh(),
+        "in place": lambda x: x.sin() * torch.empty_like(x).bernoulli_(0.5),
+        "noise": lambda x: x * torch.rand_like(x),
+    }[name]
+    batched = {"check_batched_grad": True, "check_batched_forward_grad": True}
+    asked = adjudge.examine(f, x, check_forward_ad=True, seed=0, blame=False, **batched)
+    second = adjudge.examine(f, x, order=2, seed=0, blame=False)
+
+    assert asked.verdict is second.verdict is Verdict.PASS, str(asked)
+    assert "evaluations differ all the same" not in str(asked) + str(second)

@@ -41,9 +41,10 @@ from adjudge.check.points import at_points, silence
 from adjudge.check.signature import checked_signature
 from adjudge.check.slips import with_slip
 from adjudge.check.special_points import PATTERNS, Given, SpecialPoint, special_points
-from adjudge.check.surroundings import surroundings
+from adjudge.check.surroundings import IN_TURN, surroundings
 
 __all__ = [
+    "IN_TURN",
     "PATTERNS",
     "CrossOptions",
     "EngineOptions",

@@ -54,6 +54,8 @@ def with_slip(
     nonlinear = any(finding.status is Status.NONLINEAR for finding in report.findings)
     details = [finding.detail for finding in report.findings]
     explained = any(isinstance(one, Disagreement) and one.mistake for one in details)
+    # A rule of another dtype passes as a jvp, whose dtype is allowed to be another one.
+    explained |= any(finding.status is Status.WRONG_DTYPE for finding in report.findings)
     swaps = nonlinear and options.get("bounds") is None
     # To the processes of an executor no trial can be sent.
     here: Options = {**options, "executor": None, "mode": "projected"}

@@ -8,11 +8,13 @@ state in which the first one began.
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
@@ -63,6 +65,31 @@ from adjudge.problem import (
 
 Rest = TypeVar("Rest")
 
+IN_TURN: ContextVar[bool] = ContextVar("in_turn", default=True)
+"""Whether a check waits for those of other threads. Who judges one case at a time, and gives up
+those that take too long, does not: it would wait for what was given up."""
+
+
+class _Turn:
+    """One check at a time: it changes settings, random states and what functions close over, of the
+    whole process, and puts them back.
+
+    Without it checks in several threads failed for right functions that draw random numbers, and
+    left the weights changed of a module that they shared.
+    """
+
+    def __init__(self) -> None:
+        """A process that is forked from this one has a turn of its own."""
+        self.lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._anew)
+
+    def _anew(self) -> None:
+        self.lock = threading.RLock()
+
+
+_TURN = _Turn()
+
 
 @contextmanager
 def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Generators]:
@@ -77,6 +104,7 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
     filters: Any = warnings.filters  # a list, though it is declared as a sequence
     filters_before = list(filters)
     with (
+        _TURN.lock if IN_TURN.get() else nullcontext(),
         quiet_arithmetic(),
         environment.isolation(problem.x),
         environment.highest_precision() if highest else nullcontext(),

@@ -22,6 +22,7 @@ from adjudge.findings import (
     Detail,
     Finding,
     Hides,
+    OpaqueOutputs,
     Remedy,
     RulesLeftOut,
     SecondLeftOut,
@@ -105,6 +106,9 @@ def unchecked(
     if calls.arguments.unmarked:
         detail = Unmarked(calls.arguments.unmarked)
         yield Finding(Status.UNCHECKED, "", "", detail, Remedy.NAME_INPUTS, note=True)
+    if calls.opaque:
+        detail = OpaqueOutputs(calls.opaque)
+        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.RETURN_CONTENTS, note=True)
     numbers = calls.arguments.numbers if problem.backend.differentiates_numbers else ()
     numbers = (*numbers, *(calls.dropped or ()))
     if numbers and options.get("wrt") is None:

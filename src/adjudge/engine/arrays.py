@@ -209,8 +209,10 @@ class PlainBackend(AutodiffBackend):
         return self._xp
 
     def owns(self, leaf: object) -> bool:
-        return array_api_compat.is_array_api_obj(leaf) and (
-            array_api_compat.array_namespace(leaf) is self._xp
+        return (
+            not isinstance(leaf, dict)  # which may take names of attributes for keys
+            and array_api_compat.is_array_api_obj(leaf)
+            and array_api_compat.array_namespace(leaf) is self._xp
         )
 
     @cached_property

@@ -177,7 +177,9 @@ class ByHand:
             y, _ = self._pulled(args, kwargs)
         else:
             y = self._forward(*args, **kwargs)
-        return y if hasattr(y, "shape") else of_numbers(y, args, self._engine)
+        return (
+            y if isinstance(y, dict) or hasattr(y, "shape") else of_numbers(y, args, self._engine)
+        )
 
     def _pulled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         """Returns the value and the backward pass. Raises `InputError` where those are not what the

@@ -30,8 +30,11 @@ ARRAYS = "adjudge.arrays"
 
 
 def is_array_like(leaf: object) -> bool:
-    """Returns whether `leaf` looks like an array of some framework."""
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+    """Returns whether `leaf` looks like an array of some framework.
+
+    A dictionary does not, also where it takes names of attributes for keys and raises `KeyError`.
+    """
+    return not isinstance(leaf, dict) and hasattr(leaf, "shape") and hasattr(leaf, "dtype")
 
 
 class EntryPoint(Protocol):
@@ -180,7 +183,7 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
             "would see a plain array in its place",
             "pass a plain array (numpy.asarray), of which the function makes what it needs",
         )
-    if array_api_compat.is_array_api_obj(leaf):
+    if not isinstance(leaf, dict) and array_api_compat.is_array_api_obj(leaf):
         return _plain(array_api_compat.array_namespace(leaf))
     if is_array_like(leaf) and not isinstance(leaf, type):
         module = type(leaf).__module__.partition(".")[0]

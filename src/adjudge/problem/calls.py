@@ -510,7 +510,7 @@ def _selected(
         raise error
     if not floating and not held and not captured:
         kinds = ", ".join(
-            f"{name}: {getattr(leaf, 'dtype', type(leaf).__name__)}"
+            f"{name}: {leaf.dtype if is_array_like(leaf) else type(leaf).__name__}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
         )
         objects = (type(leaf).__name__ for leaf in tree.leaves if hasattr(leaf, "__dict__"))
@@ -708,6 +708,8 @@ class UserCalls:
     """Whether a vjp was taken."""
     ends: RecordingEnds | None = None
     """The recording of the first vjp ends here, if the engine knows."""
+    opaque: tuple[str, ...] = ()
+    """The leaves of the result that hold arrays and are no known containers, with their types."""
     graded: tuple[int, ...] = ()
     """Those `numbers` of the arguments for which a vjp by hand gave a gradient."""
     dropped: tuple[int, ...] | None = None
@@ -817,6 +819,11 @@ class UserCalls:
             ]
             chosen = found if self.wanted is None else _chosen(tree, found, self.wanted)
             self.differentiable = tuple(chosen)
+            self.opaque = tuple(
+                f"{name} (of class {type(leaf).__name__})"
+                for name, leaf in zip(tree.names, tree.leaves, strict=True)
+                if _hides_arrays(leaf)
+            )
             self.signature = signature
             if chosen and tree.leaves[0] is result:  # and nothing else
                 self.single, self.single_type = (result.shape, result.dtype), type(result)
@@ -1010,6 +1017,23 @@ def _matched(like: Any, tree: Any, name: str, engine: AutodiffBackend) -> list[A
             f"return the structure of {name}, None at leaves without a derivative",
         )
     return list(given.leaves)
+
+
+def _hides_arrays(leaf: Any) -> bool:
+    """Returns whether this is an object that nobody knows how to take apart, and holds arrays.
+
+    Without it a wrong derivative of what it holds passes in silence.
+    """
+    plain = leaf is None or is_number(leaf) or isinstance(leaf, str | bytes) or callable(leaf)
+    if plain or is_array_like(leaf):
+        return False
+
+    def held() -> bool:
+        with running(Source.FUNCTION):  # its values may be what code of the user makes
+            values = leaf.values() if isinstance(leaf, Mapping) else vars(leaf).values()
+            return any(map(is_array_like, values))
+
+    return bool(attempt(held))
 
 
 def _described(name: str, leaf: Any) -> tuple[str, tuple[int, ...], str] | None:

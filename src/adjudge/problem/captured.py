@@ -260,7 +260,8 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
         end = None if type(one).__module__ == "builtins" else ending(one)
         found.append((name, one, end))
         bound = type(one) is MethodType  # it stands for its object, which is as deep
-        of_class = isinstance(getattr(one, "__self__", None), type)
+        # A dictionary may take names of attributes for keys.
+        of_class = not isinstance(one, dict) and isinstance(getattr(one, "__self__", None), type)
         if end is None and depth < DEPTH + bound and not of_class:
             below = depth + (not bound)
             for key, value in _variables(one).items():

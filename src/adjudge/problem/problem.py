@@ -715,6 +715,12 @@ def require_outputs(base: Base) -> None:
         arrays = () if calls is None or calls.signature is None else calls.signature.arrays
         found = [f"{one[0]} ({one[2]} of shape {one[1]})" for one in arrays if one is not None]
         what = f"{', '.join(found)} is no {kind}" if found else f"no {kind}"
+        if calls is not None and calls.opaque:
+            raise InputError(
+                f"the function returns nothing that can be differentiated: {calls.opaque[0]} is no "
+                "container that is known",
+                "return what it holds as a tuple or a dict of arrays",
+            )
         raise InputError(
             f"the function returns nothing that can be differentiated: {what}",
             "return arrays of the same framework as the inputs; is a `return` missing?",

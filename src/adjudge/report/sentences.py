@@ -272,6 +272,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     findings.Unmarked: (
         "not checked, since other inputs are marked (requires_grad) and not these: {names}",
     ),
+    findings.OpaqueOutputs: ("not checked, since its class is no known container: {names}",),
     findings.RulesLeftOut: ("not checked, since forward mode is not asked for: {names}",),
     findings.SecondLeftOut: ("not checked, since no second derivative is asked for: {names}",),
     findings.Constants: ("not checked, since numbers and integers count as constants: {names}",),
@@ -878,6 +879,7 @@ REMEDIES = {
     Remedy.CHECK_SECOND: "check it as well: order=2, or leave out order= and modes=",
     Remedy.CHECK_FORWARD: "check forward mode as well: check_forward_ad=True",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
+    Remedy.RETURN_CONTENTS: "return what it holds as a tuple or a dict of arrays",
     Remedy.PASS_ARRAYS: "pass them as floating arrays to check their derivatives",
     Remedy.NAME_OUTPUTS: "compute it by what the engine records; or, where an output is detached "
     "on purpose (a metric, saved statistics), name the others: outputs=[0, ...]",

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from adjudge.check import IN_TURN
 from adjudge.engine import is_array_like
 from adjudge.errors import AdjudgeError, Catching, InputError
 from adjudge.findings import Verdict
@@ -114,6 +115,7 @@ def judge(task: Task, timeout: float | None = None) -> Result:
             return _judged(task)
         results: list[Result] = []
         context = contextvars.copy_context()  # NumPy's errstate of the caller, for example
+        context.run(IN_TURN.set, False)
         thread = threading.Thread(
             target=lambda: results.append(context.run(_judged, task)), daemon=True
         )

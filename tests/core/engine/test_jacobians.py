@@ -720,3 +720,12 @@ def test_the_trial_of_a_slip_takes_few_evaluations():
 
     assert report.verdict is Verdict.FAIL
     assert report.counts["evaluations"] <= 40
+
+
+def test_a_gradient_of_another_dtype_is_not_taken_for_a_jvp():
+    rule = ByHand(lambda x: x**2, vjp=lambda x, w: (2 * x * w).astype(np.float32))
+    report = examine(rule, np.array([1.0, 2.0]), modes=["R"], blame=False)
+
+    assert report.verdict is Verdict.FAIL
+    assert "has dtype float32" in str(report)
+    assert "passes as jvp=" not in str(report)

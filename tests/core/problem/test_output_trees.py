@@ -1,7 +1,8 @@
 """Outputs: containers with integers and None in them, and the names of their entries."""
 
-from collections import namedtuple
+from collections import UserDict, namedtuple
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -243,3 +244,42 @@ def test_a_dataclass_that_holds_itself_ends():
     rule = ByHand(f, vjp=lambda x, w: w.loss * np.cos(x))
 
     assert examine(rule, X, modes=["R"]).verdict is Verdict.PASS
+
+
+class Attributes(dict):
+    """A dictionary whose keys are attributes, which nobody registered."""
+
+    __getattr__ = dict.__getitem__
+
+
+OPAQUE = {
+    "a namespace": lambda y: SimpleNamespace(loss=y),
+    "a dictionary of its own": lambda y: Attributes(loss=y),
+    "a mapping": lambda y: UserDict(loss=y),
+}
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_arrays_in_an_object_that_is_no_known_container_are_named(name):
+    make = OPAQUE[name]
+    rule = ByHand(lambda x: (np.sin(x), make(x)), vjp=lambda x, w: w[0] * np.cos(x))
+    report = examine(rule, X, modes=["R"])
+
+    assert report.verdict is Verdict.PASS
+    assert f"no known container: out[1] (of class {type(make(X)).__name__})" in str(report)
+    with pytest.raises(InputError, match="return what it holds as a tuple or a dict"):
+        examine(ByHand(make, vjp=lambda x, w: x), X, modes=["R"])
+
+
+def test_objects_without_arrays_are_not_named():
+    others = (None, 3, "text", np.sin, SimpleNamespace(n=3), Attributes(n=3))
+    rule = ByHand(lambda x: (np.sin(x), *others), vjp=lambda x, w: w[0] * np.cos(x))
+
+    assert "no known container" not in str(examine(rule, X, modes=["R"]))
+
+
+def test_a_dictionary_of_attributes_is_no_array():
+    rule = ByHand(lambda d: np.sin(d["a"]), vjp=lambda d, w: None)
+
+    with pytest.raises(InputError, match="pass what the Attributes holds as a dict of arrays"):
+        examine(rule, (Attributes(a=X),))
