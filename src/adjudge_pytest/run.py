@@ -133,8 +133,9 @@ def section(test: Test, error: BaseException | None) -> str:
     """
     reports = []
     if not test.running:  # then it is a subtest, which has raised its report
-        # Doors raise a copy of the report, with another name for the function.
-        shown = [one.findings for one in raised(error)]
+        # Doors raise a copy of the report, with another name for the function. The report of a
+        # crosscheck has no findings of its own.
+        shown = [getattr(one, "findings", None) for one in raised(error)]
         reports = [one for one in test.reports if not any(one.findings is f for f in shown)]
     lines = [str(report) for report in reports[:MOST_REPORTS]]
     if len(reports) > MOST_REPORTS:

@@ -5,6 +5,7 @@ import random
 import array_api_compat
 import numpy as np
 import pytest
+from frameworks import jnp, torch
 
 from adjudge import InputError, Status, Verdict, crosscheck
 from adjudge.engine.contract import WrappedBackend
@@ -236,3 +237,38 @@ def test_the_namespaces_are_those_of_the_engines():
 
     assert {backend_named(name).xp for name in ENGINES} == set(seen)
     assert array_api_compat.is_torch_namespace(backend_named("torch").xp)
+
+
+AWAY_FROM_ZERO = {
+    "a largest of ties": (
+        lambda x: torch.max(x, -1).values, lambda x: jnp.max(x, -1), [1.0, 1.0, -1.0],
+    ),
+    "a relu": (lambda x: torch.relu(x - 1), lambda x: jnp.maximum(x - 1, 0), [1.0, 2.0]),
+    "a clamp": (lambda x: x.clamp(max=1), lambda x: jnp.minimum(x, 1), [1.0, 2.0, 0.5]),
+    "rows": (
+        lambda x: torch.max(x, -1).values, lambda x: jnp.max(x, -1), [[1.0, 1, -1], [2, 2, 0]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", AWAY_FROM_ZERO)
+def test_two_choices_at_a_kink_are_open_wherever_it_is(name, seed):
+    """Away from zero x moves by a unit of rounding past the kink, and the numbers jump."""
+    of_torch, of_jax, at = AWAY_FROM_ZERO[name]
+    options = {"seed": seed, "raise_exception": False, "compile": False}
+    x = (np.array(at),)
+
+    def judged(of_jax):
+        return crosscheck({"torch": of_torch, "jax": of_jax}, x, ["torch", "jax"], **options)
+
+    assert judged(of_jax).verdict is Verdict.INCONCLUSIVE
+    assert judged(lambda x: 1.0001 * of_jax(x)).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_choice_at_a_kink_agrees(seed):
+    functions = {"torch": lambda x: torch.amax(x, -1), "jax": lambda x: jnp.max(x, -1)}
+    x, names = (np.array([1.0, 1.0, -1.0]),), ["torch", "jax"]
+
+    assert crosscheck(functions, x, names, seed=seed, compile=False).verdict is Verdict.PASS

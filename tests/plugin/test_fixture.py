@@ -310,3 +310,24 @@ def test_modes_are_subtests_without_points(run):
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["SUBFAILED[[]F]*"])
     result.stdout.no_fnmatch_line("SUBFAILED[[]R]*")
+
+
+def test_a_crosscheck_that_fails_is_a_failed_test_like_any_other(run):
+    source = """
+        def test_two_functions(adjudge_backend):
+            x = np.ones(2)
+            adjudge.examine(adjudge.ByHand(np.sin, vjp=lambda x, w: w), x)
+            wrong = lambda x: 1.001 * x.__array_namespace__().sin(x)
+            right = adjudge.ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+            functions = {"numpy": right, "array_api_strict": wrong}
+            adjudge.crosscheck(functions, (x,), list(functions))
+
+        def test_after_it(adjudge_backend):
+            adjudge_backend.check(square, *adjudge_backend.arrays([1.0, 2.0]))
+    """
+
+    result = run(source, engines="numpy")
+
+    assert "INTERNALERROR" not in result.stdout.str() + result.stderr.str()
+    assert result.parseoutcomes().get("failed") == 1
+    result.stdout.fnmatch_lines(["*CrosscheckError: FAIL*"])

@@ -18,7 +18,7 @@ from adjudge.cross.engine import Engine, Numbers, Output, Quantity
 from adjudge.cross.report import CONSEQUENCES, VALUE, Cause, Divergence
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError, quiet_arithmetic
 from adjudge.findings import Status, Verdict
-from adjudge.jacobian import Sides, points_around, points_within_rounding, random_probes
+from adjudge.jacobian import Deviation, Sides, points_around, points_within_rounding, random_probes
 from adjudge.problem import Space, Stream, generator, random_entries
 from adjudge.report import Report
 
@@ -202,7 +202,11 @@ class EngineComparison:
         if found.compared:
             pairs = self.comparisons.setdefault(quantity.mode or VALUE, {})
             pairs[one.name, two.name] = found.compared
-        if not (found.suspects(WRONG_FACTOR).size or np.any(found.not_finite)):
+        names = one.name, two.name
+        if quantity.mode and not _apart(found) and self._has(Status.NONSMOOTH, names):
+            # The numbers jump between x and points within rounding of it, which is no conditioning.
+            found = sides.apart((pair[0].at_x(), pair[1].at_x()))
+        if not _apart(found):
             return None
         around = self._pair(quantity, one, two, wide=True)
         assert around is not None
@@ -219,7 +223,6 @@ class EngineComparison:
         a, b = (numbers.rows[:, 0] for numbers in pair)
         apart = np.count_nonzero((np.abs(a - b) > bound) | (np.isfinite(a) != np.isfinite(b)))
         ratio = np.inf if found.not_finite[k] else float(found.ratio[k]) / WRONG_FACTOR
-        names = one.name, two.name
         accused = self._accused(quantity.mode, names)
         if same.hidden and not np.any(found.not_finite) and not accused:
             cause = Cause.HIDDEN
@@ -322,6 +325,11 @@ class EngineComparison:
         for k, found in enumerate(self.divergences):
             if found in failing:
                 self.divergences[k] = replace(found, accused=(name,), outlier=True)
+
+
+def _apart(found: Deviation) -> bool:
+    """Returns whether two engines differ by more than rounding next to x."""
+    return bool(found.suspects(WRONG_FACTOR).size or np.any(found.not_finite))
 
 
 def first_line(error: BaseException) -> str:

@@ -89,6 +89,10 @@ class Numbers:
         """Returns the numbers for this probe, by point and entry."""
         return np.asarray(self.rows[probe])
 
+    def at_x(self) -> Numbers:
+        """Returns the numbers at the first of the points alone."""
+        return replace(self, rows=self.rows[:, :1], values=self.values[:1])
+
 
 @dataclass(frozen=True)
 class Output:
