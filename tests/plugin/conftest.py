@@ -3,6 +3,7 @@
 import importlib
 import textwrap
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -19,7 +20,11 @@ SUITE = """
 ENGINES = "numpy,array_api_strict"
 STRICT = ("--strict-markers", "--strict-config", "-rA")
 
-# A run in this process drops what it imports, and NumPy's arrays have to stay who they are.
+# A run in this process drops what it imports, and NumPy's arrays have to stay who they are. So do
+# engines: PyTorch cannot be loaded twice, and where these tests came first others were broken.
+for engine in ("torch", "jax", "autograd"):
+    with suppress(ImportError):
+        importlib.import_module(engine)
 importlib.import_module("array_api_strict")
 importlib.import_module("numpy.fft")  # its extension is loaded once in a process, or raises
 importlib.import_module("adjudge_pytest.files")
