@@ -22,7 +22,7 @@ STRICT = ("--strict-markers", "--strict-config", "-rA")
 
 # A run in this process drops what it imports, and NumPy's arrays have to stay who they are. So do
 # engines: PyTorch cannot be loaded twice, and where these tests came first others were broken.
-for engine in ("torch", "jax", "autograd"):
+for engine in ("torch._dynamo", "jax", "autograd"):
     with suppress(ImportError):
         importlib.import_module(engine)
 importlib.import_module("array_api_strict")
