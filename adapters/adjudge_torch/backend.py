@@ -95,6 +95,7 @@ class _Torch(AutodiffBackend):
                 # vmap returns tensors only; something must come back where all are absent
                 return (*(value for value in values if value is not None), arrays[0])
 
+            # Rows are compared with a loop, in which each draws the same numbers.
             results = iter(torch.func.vmap(one, randomness="same")(*stacks))
             # A batch of the zero tensors of forward mode has no memory, and Python dies where a row
             # of it is read. A copy has memory.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,13 @@ def flatten(tree: Any, root: str, expand: Expand = expand, within: tuple[int, ..
         else _expanded(leaf, name, expansion)
         for leaf, name, expansion, record in zip(leaves, names, expansions, records, strict=True)
     ]
+    return _joined(parts, spec, partial(optree.tree_unflatten, spec))
+
+
+def _joined(parts: Sequence[Tree], kind: object, make: Callable[[Sequence[Any]], Any]) -> Tree:
+    """Returns the tree of a node with these children, which `make` makes of others; `kind` says in
+    its signature what it is.
+    """
     counted = [(part.rebuild, len(part.leaves)) for part in parts]  # and without the leaves
 
     def rebuild(flat: Sequence[Any]) -> Any:
@@ -107,13 +114,13 @@ def flatten(tree: Any, root: str, expand: Expand = expand, within: tuple[int, ..
         for rebuilt_part, count in counted:
             rebuilt.append(rebuilt_part(flat[start : start + count]))
             start += count
-        return optree.tree_unflatten(spec, rebuilt)
+        return make(rebuilt)
 
     return Tree(
         tuple(leaf for part in parts for leaf in part.leaves),
         tuple(name for part in parts for name in part.names),
         rebuild,
-        (spec, *(part.signature for part in parts)),
+        (kind, *(part.signature for part in parts)),
     )
 
 
@@ -183,21 +190,14 @@ def _of_record(record: Any, name: str, expand: Expand, within: tuple[int, ...]) 
     parts = [flatten(getattr(record, one), f"{name}.{one}", expand, inside) for one in fields]
     if not any(is_array_like(leaf) for part in parts for leaf in part.leaves):
         return _expanded(record, name, None)
-    counts = [len(part.leaves) for part in parts]
 
-    def rebuild(flat: Sequence[Any]) -> Any:
-        made, start = copy.copy(record), 0
-        for one, part, count in zip(fields, parts, counts, strict=True):
-            object.__setattr__(made, one, part.rebuild(flat[start : start + count]))
-            start += count
+    def make(children: Sequence[Any]) -> Any:
+        made = copy.copy(record)
+        for one, child in zip(fields, children, strict=True):
+            object.__setattr__(made, one, child)
         return made
 
-    return Tree(
-        tuple(leaf for part in parts for leaf in part.leaves),
-        tuple(name for part in parts for name in part.names),
-        rebuild,
-        (type(record), *(part.signature for part in parts)),
-    )
+    return _joined(parts, type(record), make)
 
 
 Path = int | str
