@@ -188,6 +188,13 @@ class ArraysByNumpy(ArrayOperations, ABC):
         return "complex128" if self.is_complex(array) else "float64"
 
 
+def has_namespace(thing: object) -> bool:
+    """Returns whether this is an array of the Array API. A dictionary is none, and is not asked: it
+    may take names of attributes for keys, and raise `KeyError`.
+    """
+    return not isinstance(thing, dict) and bool(array_api_compat.is_array_api_obj(thing))
+
+
 class PlainEnvironment(Environment):
     """The environment of arrays alone. Contract: see `Environment`."""
 
@@ -209,11 +216,7 @@ class PlainBackend(AutodiffBackend):
         return self._xp
 
     def owns(self, leaf: object) -> bool:
-        return (
-            not isinstance(leaf, dict)  # which may take names of attributes for keys
-            and array_api_compat.is_array_api_obj(leaf)
-            and array_api_compat.array_namespace(leaf) is self._xp
-        )
+        return has_namespace(leaf) and array_api_compat.array_namespace(leaf) is self._xp
 
     @cached_property
     def arrays(self) -> ArrayOperations:
@@ -328,7 +331,7 @@ def of_numbers(values: Any, args: Sequence[Any], engine: AutodiffBackend | None 
     if hasattr(values, "shape") or isinstance(values, bool) or not is_number(values):
         return values
     like = next((one for one in args if is_array(one, engine)), np.zeros(0))
-    if engine is not None and not array_api_compat.is_array_api_obj(like):
+    if engine is not None and not has_namespace(like):
         return from_numpy(engine, np.asarray(values), like)
     dtype = None if isinstance(values, complex) else like.dtype
     return array_api_compat.array_namespace(like).asarray(values, dtype=dtype)
@@ -336,7 +339,7 @@ def of_numbers(values: Any, args: Sequence[Any], engine: AutodiffBackend | None 
 
 def is_array(thing: object, engine: AutodiffBackend | None = None) -> bool:
     """Returns whether this is an array with the Array API, or one of the engine."""
-    known = bool(array_api_compat.is_array_api_obj(thing))
+    known = has_namespace(thing)
     return known or (engine is not None and engine.owns(thing))
 
 

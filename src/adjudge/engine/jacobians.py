@@ -16,7 +16,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from adjudge.engine.arrays import from_numpy, is_array, of_numbers
+from adjudge.engine.arrays import from_numpy, has_namespace, is_array, of_numbers
 from adjudge.engine.contract import AutodiffBackend
 from adjudge.errors import InputError
 
@@ -187,7 +187,7 @@ class Algebra:
     def _only(self, array: Any) -> AutodiffBackend | None:
         """Returns the engine of an array that has no Array API of its own."""
         engine = self.engine
-        if engine is None or array_api_compat.is_array_api_obj(array) or not engine.owns(array):
+        if engine is None or has_namespace(array) or not engine.owns(array):
             return None
         return engine
 

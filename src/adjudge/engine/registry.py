@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import array_api_compat
 import numpy as np
 
-from adjudge.engine.arrays import PlainBackend
+from adjudge.engine.arrays import PlainBackend, has_namespace
 from adjudge.engine.contract import ArrayOperations, Arrays, AutodiffBackend, Expansion, Functional
 from adjudge.errors import (
     BackendNotInstalledError,
@@ -183,7 +183,7 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
             "would see a plain array in its place",
             "pass a plain array (numpy.asarray), of which the function makes what it needs",
         )
-    if not isinstance(leaf, dict) and array_api_compat.is_array_api_obj(leaf):
+    if has_namespace(leaf):
         return _plain(array_api_compat.array_namespace(leaf))
     if is_array_like(leaf) and not isinstance(leaf, type):
         module = type(leaf).__module__.partition(".")[0]
