@@ -197,7 +197,7 @@ def test_where_a_part_is_wrong_the_search_finds_a_proof_at_once(spoil, seed):
 
     assert report.verdict is Verdict.FAIL
     assert report.entries
-    assert report.counts["evaluations"] <= 80
+    assert report.counts["evaluations"] <= 44
 
 
 def test_a_whole_row_and_a_whole_column_end_the_search_early():
