@@ -104,6 +104,38 @@ def test_a_product_with_a_masked_gradient_is_right_for_the_stored_entries_only(g
     assert not gradcheck(torch.sparse.mm, (s, dense), masked=False, raise_exception=False)
 
 
+CUT = "zero wherever x stores no value, and right at the stored values"
+
+
+@pytest.mark.parametrize(
+    ("layout", "mode"), [*((k, "projected") for k in LAYOUTS), ("coo", "full")]
+)
+def test_a_gradient_cut_down_to_the_stored_entries_is_said_to_be_that(sparse, rule, layout, mode):
+    s = sparse(layout)
+    wrong = rule(lambda d: d**2, lambda d, w: 3 * d * w)
+
+    for seed in range(10 if mode == "projected" else 2):
+        cut, also_wrong = (
+            adjudge.examine(f, (s,), mode=mode, seed=seed, blame=False)
+            for f in (squared(True), lambda s: wrong(1 + s.to_dense(masked_grad=True)))
+        )
+
+        assert not cut
+        assert f"{CUT}: if it is meant for these, check it there: masked=True" in str(cut)
+        assert not also_wrong
+        assert "masked=True" not in str(also_wrong)
+
+
+def test_a_gradient_cut_down_to_the_entries_that_a_large_matrix_stores_is_said_to_be_that():
+    torch.manual_seed(0)
+    dense = torch.randn(40, 50, dtype=torch.float64) * (torch.rand(40, 50) < 0.1)
+    s = dense.to_sparse().coalesce().requires_grad_()
+    other = torch.randn(50, 2, dtype=torch.float64, requires_grad=True)
+
+    for seed in range(10):
+        assert CUT in str(adjudge.examine(torch.sparse.mm, (s, other), seed=seed))
+
+
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_dense_gradient_of_a_sparse_input_is_right_if_its_values_are(

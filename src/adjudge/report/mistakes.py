@@ -18,7 +18,7 @@ from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLAC
 from adjudge.findings import Entry
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
-from adjudge.problem import Problem, Stream, lies_in, random_cotangent
+from adjudge.problem import Problem, Reverse, Stream, Tangent, lies_in, random_cotangent
 from adjudge.report.locate import Located
 
 Array = NDArray[np.float64]
@@ -637,14 +637,15 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
     subject = "the automatic derivative"
     if len(problem.X.leaves) > 1 or len(base.Y.leaves) > 1:
         subject = f"the derivative of {base.Y.leaves[i].name} with respect to {leaf.name}"
+    if reverse is not None and not pushed and _cut_to_stored(table, reverse, j, i):
+        return (
+            f"{subject} is zero wherever x stores no value, and right at the stored values: if it "
+            "is meant for these, check it there: masked=True"
+        )
     if leaf.size > ENTRIES:
         factor = None if located is None else common_factor([failure.entry, *located.entries])
         return None if factor is None else f"{subject} {factor}"
-    w = np.zeros(base.Y.size)
-    drawn = random_cotangent(base.Y, table.probes.seed, Stream.MISTAKE_COTANGENT)
-    w[base.Y.slices[i]] = drawn[base.Y.slices[i]]
-    if base.Y.leaves[i].complex:
-        w[base.Y.slices[i].start + 1 : base.Y.slices[i].stop : 2] = 0.0
+    w = _cotangent(table, i)
     automatic, reference, error = (np.empty(leaf.size) for _ in "123")
     units = [*replace(table.probes, full=True).tangents(problem.origin, part)]
     if problem.counts.ahead is not None:
@@ -692,6 +693,44 @@ def common_factor(entries: Sequence[Entry]) -> str | None:
 
 def _number_of(factor: float) -> str:
     return f"is {float(f'{factor:.6g}'):g} times the reference"
+
+
+def _cotangent(table: Table, i: int) -> Vector:
+    """Returns a random cotangent of output `i`, real where that is complex."""
+    base = table.base
+    w, part = np.zeros(base.Y.size), base.Y.slices[i]
+    w[part] = random_cotangent(base.Y, table.probes.seed, Stream.MISTAKE_COTANGENT)[part]
+    if base.Y.leaves[i].complex:
+        w[part.start + 1 : part.stop : 2] = 0.0
+    return w
+
+
+def _cut_to_stored(table: Table, reverse: Reverse, j: int, i: int) -> bool:
+    """Returns whether input `j` is a sparse array, and the derivative of output `i` is zero at what
+    it does not store, and right along a random tangent that moves nothing else.
+    """
+    problem, leaf, part = table.problem, table.problem.X.leaves[j], table.problem.X.slices[j]
+    arrays, like = problem.backend.arrays, problem.x[j]
+    values = arrays.stored_only()
+    kept = values.to_host(like, like)
+    if kept.shape == leaf.host_shape:
+        return False
+    stored = arrays.to_host(values.from_host(np.ones_like(kept), like), like) != 0
+    marks = np.repeat(stored.reshape(-1), 2 if leaf.complex else 1)
+    w = _cotangent(table, i)
+    row = reverse.row(table.base, w)[part]
+    if row[~marks].any():
+        return False
+    drawn = replace(table.probes, full=False).tangent(problem.origin)
+    v = np.zeros_like(drawn.vector)
+    v[part] = np.where(marks, drawn.vector[part], 0.0)
+    estimate = table.estimator.along(Tangent((j,), v, drawn.length)).estimate
+    size = table.base.Y.size
+    value, error = w @ estimate.value[:size], norm(w * estimate.error[:size])
+    numbers = (np.full((1, 1), number) for number in (row @ v[part], value, error))
+    automatic, reference, bar = numbers
+    one = DerivativePair(automatic, reference, bar, table.tolerance.relative)
+    return bool(one.known.all() and not one.wrong.any())
 
 
 def _directions(problem: Problem, j: int) -> str:
