@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -255,15 +256,19 @@ class JaxEnvironment(Environment):
     def widening(self) -> AbstractContextManager[None]:
         return _x64()
 
-    def widening_past_casts(self, likes: Arrays = ()) -> AbstractContextManager[None]:
+    def widening_past_casts(
+        self, likes: Arrays = (), coarsest: float = math.inf
+    ) -> AbstractContextManager[None]:
         return _x64()
 
-    def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
+    def past_casts(
+        self, f: FlatFunction, likes: Arrays, coarsest: float = math.inf
+    ) -> FlatFunction:
         if isinstance(f, FlatByHand):
             return f
         # The program is the one of the user's mode, in which random numbers have other digits.
         wide = any(jnp.finfo(leaf.dtype).bits == 64 for leaf in likes)
-        return past_casts(f, likes, partial(_x64, wide))
+        return past_casts(f, likes, coarsest, partial(_x64, wide))
 
     def highest_precision(self) -> AbstractContextManager[None]:
         highest: AbstractContextManager[None] = jax.default_matmul_precision("highest")

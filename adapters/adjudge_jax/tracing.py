@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -560,10 +561,17 @@ def _kept(goes: Any, *carries: Any) -> list[Any]:
 
 
 class _PastCasts(Walk):
-    """Runs a program in double precision, past its conversions to narrower dtypes."""
+    """Runs a program in double precision, past its conversions to narrower dtypes; one to a dtype
+    whose spacing at 1 is larger than `coarsest` still rounds.
+    """
 
     into_custom = True
     chosen = 0
+
+    def __init__(self, x: Arrays, coarsest: float) -> None:
+        """There are no steps at first; `x` are the inputs."""
+        super().__init__(x)
+        self._coarsest = coarsest
 
     def _step(
         self,
@@ -578,8 +586,13 @@ class _PastCasts(Walk):
         values = [one.value for one in operands]
         if primitive.name != "bitcast_convert_type":
             values = list(map(_widened, values))
-            params = {name: _wide_parameter(value) for name, value in params.items()}
-        if primitive.name == "reduce_precision":
+            if primitive.name == "convert_element_type":
+                values = [self._rounded(value, params["new_dtype"]) for value in values]
+            widened = partial(_wide_parameter, coarsest=self._coarsest)
+            params = {name: widened(value) for name, value in params.items()}
+        if primitive.name == "reduce_precision" and (
+            2.0 ** -params["mantissa_bits"] <= self._coarsest
+        ):
             return [Known(value, value) for value in values]
         try:  # what calls a function is walked into
             found = primitive.bind(*values, **params)
@@ -589,6 +602,14 @@ class _PastCasts(Walk):
         found = found if primitive.multiple_results else [found]
         pairs = zip(equation.outvars, found, strict=True)
         return [Known(value, value) for variable, value in pairs if variable in outputs]
+
+    def _rounded(self, value: Any, dtype: Any) -> Any:
+        """Returns double numbers as they are in `dtype`, where that is a coarse one."""
+        kinds = dtype, jnp.result_type(value)
+        inexact = all(jnp.issubdtype(kind, jnp.inexact) for kind in kinds)
+        if not inexact or jnp.finfo(dtype).eps <= self._coarsest:
+            return value
+        return value.astype(dtype).astype(value.dtype)
 
     def _add(self, *, run: FlatFunction, operands: Atoms, **about: Any) -> list[Known]:
         return [Known(value, value) for value in run(tuple([one.value for one in operands]))]
@@ -608,20 +629,21 @@ def _wide_dtype(value: Any) -> Any:
     return value if value == wide else wide
 
 
-def _wide_parameter(value: Any) -> Any:
+def _wide_parameter(value: Any, coarsest: float) -> Any:
     """Returns a parameter of an equation for double precision: a dtype, or a program, such as the
     function of two numbers by which entries are added up, or that by which a linear system is
     solved. A program that stayed narrow would be run on the memory of wide numbers.
     """
     if isinstance(value, tuple):
-        parts = map(_wide_parameter, value)
+        parts = [_wide_parameter(one, coarsest) for one in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if not isinstance(value, jex.Jaxpr | jex.ClosedJaxpr):
         return _wide_dtype(value)
     program = _closed(value)
 
     def past_casts(*leaves: Any) -> list[Any]:
-        found = _PastCasts(leaves).through(program, list(map(constant, leaves)), UNKNOWN, "")
+        walk = _PastCasts(leaves, coarsest)
+        found = walk.through(program, list(map(constant, leaves)), UNKNOWN, "")
         return [_widened(one.value) for one in found]
 
     given: list[Any] = [one.aval for one in program.jaxpr.invars]
@@ -645,7 +667,10 @@ class PastCasts:
 
 
 def past_casts(
-    f: FlatFunction, likes: Arrays, traced_in: Callable[[], AbstractContextManager[Any]]
+    f: FlatFunction,
+    likes: Arrays,
+    coarsest: float,
+    traced_in: Callable[[], AbstractContextManager[Any]],
 ) -> FlatFunction:
     """Contract: see `Environment.past_casts`. The program is that of the dtypes of `likes`, traced
     in the context `traced_in`. The derivative is that of `f`, by the rules that `f` has, run in the
@@ -661,7 +686,8 @@ def past_casts(
             given = [*dtypes, *map(dtype_of, x[len(dtypes) :])]
             like = [jax.ShapeDtypeStruct(one.shape, d) for one, d in zip(x, given, strict=True)]
             closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*like)
-        found = _PastCasts(x).through(closed, list(map(constant, x)), UNKNOWN, "")
+        walk = _PastCasts(x, coarsest)
+        found = walk.through(closed, list(map(constant, x)), UNKNOWN, "")
         return tuple([_widened(one.value) for one in found])
 
     count = len(dtypes)

@@ -7,6 +7,7 @@ from that of its library and that of all; the older flags raise where both kinds
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -158,10 +159,14 @@ class TorchEnvironment(Environment):
     def widening(self) -> AbstractContextManager[None]:
         return precision.Widening()
 
-    def widening_past_casts(self, likes: Arrays = ()) -> AbstractContextManager[None]:
-        return precision.WideningPastCasts(likes)
+    def widening_past_casts(
+        self, likes: Arrays = (), coarsest: float = math.inf
+    ) -> AbstractContextManager[None]:
+        return precision.WideningPastCasts(likes, coarsest)
 
-    def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
+    def past_casts(
+        self, f: FlatFunction, likes: Arrays, coarsest: float = math.inf
+    ) -> FlatFunction:
         def past(x: Arrays) -> Arrays:
             with precision.read_as_double():
                 return f(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -117,9 +118,12 @@ class WideningPastCasts(Widening):
     precision, and with them it is another function.
     """
 
-    def __init__(self, likes: Sequence[torch.Tensor] = ()) -> None:
-        """The mode below is entered and left together with this one."""
+    def __init__(self, likes: Sequence[torch.Tensor] = (), coarsest: float = math.inf) -> None:
+        """The mode below is entered and left together with this one. Conversions to dtypes whose
+        spacing at 1 is larger than `coarsest` still round.
+        """
         super().__init__()
+        self._coarsest = coarsest
         self._below = ExitStack()
         self._drawn_in = next((one.dtype for one in likes if _is_narrow(one.dtype)), None)
         self._made: dict[int, weakref.ref[torch.Tensor]] = {}
@@ -127,7 +131,7 @@ class WideningPastCasts(Widening):
 
     def __enter__(self) -> Any:
         self._below.enter_context(as_written())
-        self._below.enter_context(_PastCasts(self._drawn_in))
+        self._below.enter_context(_PastCasts(self._drawn_in, self._coarsest))
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *raised: Any) -> None:
@@ -191,10 +195,10 @@ class _PastCasts(TorchDispatchMode):
     axes takes the dtype of what it meets, and would be rounded to that.
     """
 
-    def __init__(self, drawn_in: torch.dtype | None) -> None:
+    def __init__(self, drawn_in: torch.dtype | None, coarsest: float) -> None:
         """`drawn_in` is the dtype in which random numbers are drawn; `None` leaves it to f."""
         super().__init__()  # type: ignore[no-untyped-call]
-        self._drawn_in = drawn_in
+        self._drawn_in, self._coarsest = drawn_in, coarsest
 
     def __torch_dispatch__(
         self,
@@ -206,10 +210,16 @@ class _PastCasts(TorchDispatchMode):
         given = dict(kwargs or {})
         if self._drawn_in is not None and _draws(func):
             return _drawn(func, args, given, self._drawn_in)
-        if _is_narrow(given.get("dtype")) and any(one.dtype in DOUBLE for one in _tensors(args)):
-            given["dtype"] = _doubled(given["dtype"])
+        asked = given.get("dtype")
+        if asked is not None and self._leaves_out(asked, args):
+            given["dtype"] = _doubled(asked)
         args, wide = _alike(func.__name__.split(".")[0], args, given)
         return func(*mapped(tuple(args), with_memory), **wide)
+
+    def _leaves_out(self, dtype: torch.dtype, args: Sequence[Any]) -> bool:
+        """Returns whether an operator of these operands is not to convert to this dtype."""
+        double = any(one.dtype in DOUBLE for one in _tensors(args))
+        return double and _is_narrow(dtype) and torch.finfo(dtype).eps <= self._coarsest
 
 
 DISTRIBUTIONS = (

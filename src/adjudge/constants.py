@@ -862,6 +862,16 @@ ROUNDED_UNITS = 4
 by the rounding of every entry. Automatic numbers may be off by this many spacings of the dtype that
 they are rounded to; a deviation is traced from one spacing on (`SIGNIFICANT_PART`). The value is
 ours and has no derivation."""
+CONSTANT_UNITS = 2
+"""A rule of float32 or sixteen bits may be off by this many spacings of float32, as part of the
+largest number beside it, which is what constants in single precision make: one of them makes half a
+spacing, and the root of one or a product with another makes more. Without it right rules with
+`torch.where(x > 0, 1.0, 0.1)` or `torch.tensor(1 / 3)` fail, since they are judged in float64. The
+value is ours."""
+CONVERTED_PART = 2.0**-40
+"""Two derivatives in double precision are others from this part of the largest number of a leaf on,
+which is far below what a conversion to float32 makes, 2^-25, and far above what another order of
+additions makes. The value is ours."""
 WIDER_PROBES = 4
 """One missing term hides along one random tangent with the probability of its tolerance over its
 size, some per cent where tolerances are. Where a formula that passes was judged in less than double

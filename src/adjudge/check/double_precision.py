@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,8 @@ from adjudge.check.options import Settings
 from adjudge.constants import (
     CLOSE_PART,
     COARSE_EPS,
+    CONSTANT_UNITS,
+    CONVERTED_PART,
     NATIVE_PROBES,
     SINGLE_STEPS,
     VISIBLE_STAIRS,
@@ -29,6 +32,7 @@ from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, Exact, dtype_inside, significant_bits
 from adjudge.findings import (
     CoarseAgreement,
+    Disagreement,
     Finding,
     NotInDouble,
     Refusal,
@@ -38,7 +42,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import EPS
+from adjudge.floats import EPS, Vector
 from adjudge.jacobian import Evaluator
 from adjudge.problem import (
     Base,
@@ -50,6 +54,7 @@ from adjudge.problem import (
     Stream,
     evaluate,
     generator,
+    largest,
     observe,
 )
 from adjudge.properties import LowPrecisionResult, compare_low_precision, replayed
@@ -87,6 +92,12 @@ class DoublePrecision:
     """The widest precision in which f was found to compute, where it runs in double."""
     past_casts: bool = False
     """Whether f is run without its own conversions to narrower dtypes."""
+    as_given: bool = True
+    """Whether f is then what it is for inputs in the dtypes as they were given: it draws its random
+    numbers in these, and JAX rounds the constants of a rule to them."""
+    within: float = math.inf
+    """The spacing at 1 of the narrowest dtype that f computes with. Conversions to a coarser one
+    are roundings of the rule alone, and no function that is right but for its own rounding."""
     judged_past_casts: bool = False
     """Whether a derivative was judged without them."""
     problem: Problem | None = None
@@ -124,7 +135,10 @@ class DoublePrecision:
     def widening(self) -> AbstractContextManager[None]:
         """The context in which everything is evaluated in double precision."""
         environment = self.low.backend.environment
-        past = environment.widening_past_casts(self.low.x) if self.past_casts else None
+        past = None
+        if self.past_casts:
+            likes = self.low.x if self.as_given else ()
+            past = environment.widening_past_casts(likes, self.within)
         return environment.widening() if past is None else past
 
     def derived(self, derive: Derive) -> Base:
@@ -137,7 +151,11 @@ class DoublePrecision:
                 assert self.low.widened is not None
                 problem = self.low.widened(self.precision)
                 if self.past_casts:
-                    past = partial(problem.backend.environment.past_casts, likes=self.low.x)
+                    past = partial(
+                        problem.backend.environment.past_casts,
+                        likes=self.low.x if self.as_given else problem.x,
+                        coarsest=self.within,
+                    )
                     function, evaluate = past(problem.function), past(problem.evaluate)
                     problem = replace(problem, function=function, evaluate=evaluate)
                 self.problem = problem
@@ -265,7 +283,8 @@ def judge_in_double(
     single = outcome is not None and seen and outcome.tolerance.eps > EPS["float64"]
     if outcome is not None and not (single or outcome.coarse):
         return outcome
-    found = _past_its_casts(composition, double, base, settings, single=single)
+    failed = outcome is not None and seen and bool(_disagreements(outcome))
+    found = _past_its_casts(composition, double, base, settings, single=single, failed=failed)
     if found is not None:
         return found
     if outcome is not None:
@@ -295,11 +314,13 @@ def _past_its_casts(
     settings: Settings,
     *,
     single: bool,
+    failed: bool,
 ) -> Judgement | None:
     """Returns the judgement of a function that converts numbers to a narrower dtype, whatever they
     come in: without its conversions, or in float32 where that is all that comes out of it. Returns
     `None` where f is no such function, or runs in neither way. `single` says that its values in
-    double precision were seen to have been rounded to float32.
+    double precision were seen to have been rounded to float32, and `failed` that the formula fails
+    there: its rule may convert to float32, which costs an input in float32 no digit.
 
     Under autocast, or with a layer in sixteen bits, hardly a mistake shows in values of float32,
     and an error of 1e-4 does not show in a normalisation that converts to float32 inside, as most
@@ -321,19 +342,41 @@ def _past_its_casts(
             inside = double.problem.narrowest_eps
     eps = max(inside, base.coarsest_eps, within)
     converts = inside > COARSE_EPS  # and not autocast, which leaves double precision as it is
-    if not (stays or raises or other or single or converts):
-        return None
     ways = [True] if low.backend.environment.widening_past_casts() is not None else []
+    as_given = bool(stays or raises or other or single or converts)
+    if not as_given:
+        past = DoublePrecision(low, past_casts=True, as_given=False, within=eps)
+        if not (failed and ways and _rule_converts(composition, double, past, settings)):
+            return None
     if not converts and eps > base.coarsest_eps:
         ways.append(False)
     for past_casts in ways:
-        again = DoublePrecision(_with_eps(low, eps), past_casts=past_casts)
+        again = DoublePrecision(
+            _with_eps(low, eps), past_casts=past_casts, as_given=as_given, within=eps
+        )
         found = _where_it_runs(composition, again, _narrower(base, eps), settings)
         if found is not None:
             double.refused, double.precision = None, again.precision
             double.judged_past_casts = past_casts
             return found
     return None
+
+
+def _rule_converts(
+    composition: Composition, double: DoublePrecision, past: DoublePrecision, settings: Settings
+) -> bool:
+    """Returns whether what the rule says in double precision depends on its conversions."""
+    images = []
+    for one in (double, past):
+        with one.widening(), Catching(AdjudgeError) as caught:
+            base = one.derived(composition.derive)
+            images.append(_images(base, settings.letters, settings.seed))
+        if caught.error is not None:  # it does not run so
+            return False
+    return any(
+        not np.allclose(a, b, rtol=0.0, atol=CONVERTED_PART * largest(a))
+        for a, b in zip(*images, strict=True)
+    )
 
 
 def judge_past_casts(composition: Composition, base: Base, settings: Settings) -> Judgement | None:
@@ -356,7 +399,7 @@ def judge_past_casts(composition: Composition, base: Base, settings: Settings) -
     if widened is None or problem.backend.environment.widening_past_casts() is None:
         return None
     low = replace(_with_eps(problem, eps), widened=widened)
-    double = DoublePrecision(low, past_casts=True)
+    double = DoublePrecision(low, past_casts=True, within=eps)
     found = _where_it_runs(composition, double, _narrower(base, eps), settings)
     if found is not None:
         found.past_casts = True
@@ -393,11 +436,9 @@ def _in_double(
     letters = "".join(c for c in settings.letters if c + taken not in outcome.modes)
     if not letters:
         return outcome
-    # Of sixteen bits one spacing would hide errors of a percent that show.
     eps = double.low.X.coarsest_eps
-    constants = eps if double.past_casts and eps <= COARSE_EPS else 0.0
     of_x = eps if eps <= COARSE_EPS else 0.0
-    asked = replace(settings, letters=letters, constants=constants, of_x=of_x)
+    asked = replace(settings, letters=letters, of_x=of_x)
     with double.widening():
         base64 = double.derived(composition.derive)
         same_inputs = alike(base.problem.X, base64.problem.X)
@@ -407,6 +448,10 @@ def _in_double(
         with Catching(AdjudgeError) as caught:
             require_double(wide, letters, double.coarsest)
             formula = _formula(composition, double, base, base64, asked)
+            constants = CONSTANT_UNITS * min(eps, EPS["float32"])
+            if formula is not None and _off_by_constants(formula, base64, letters, constants):
+                asked = replace(asked, constants=constants)
+                formula = _formula(composition, double, base, base64, asked)
         refuse_if_raised(caught)
     if formula is None:
         raise _refused(Refusal.NARROW_INSIDE)
@@ -467,23 +512,71 @@ def _provenance(composition: Composition, double: DoublePrecision) -> str:
     return f"{composition.provenance()}, {double.note}"
 
 
+def _off_by_constants(formula: Judgement, base: Base, letters: str, part: float) -> bool:
+    """Returns whether all that fails is off by no more than this part of the derivative, as what a
+    rule multiplies by constants in single precision is.
+
+    `torch.tensor(1 / 3)` and `np.float32(0.1)` stay in single precision where a function of float32
+    or sixteen bits is judged in double. It is the entries that are asked, since an error of one
+    among many is as small a part of a projection.
+    """
+    entries = [one.first for one in _disagreements(formula)]
+    failed = [one for one in formula.findings if one.verdict is Verdict.FAIL]
+    if not failed or len(entries) < len(failed):
+        return False
+    X, Y = base.problem.X, base.Y
+    for entry in entries:
+        j = next((k for k, leaf in enumerate(X.leaves) if leaf.name == entry.input), None)
+        i = next((k for k, leaf in enumerate(Y.leaves) if leaf.name == entry.output), None)
+        of, by = (Y, i), (X, j)
+        if "R" in letters:
+            of, by = by, of
+        w = np.ones(by[0].size)
+        if by[1] is not None:
+            w[: by[0].slices[by[1]].start] = w[by[0].slices[by[1]].stop :] = 0.0
+        image = _image(base, letters[0], w)
+        size = largest(image if of[1] is None else image[of[0].slices[of[1]]])
+        size = max(size, abs(entry.reference))
+        if not abs(entry.automatic - entry.reference) <= part * size:
+            return False
+    return True
+
+
+def _disagreements(outcome: Judgement) -> list[Disagreement]:
+    """Returns where automatic values were seen to be wrong beside differences."""
+    failed = (one.detail for one in outcome.findings if one.verdict is Verdict.FAIL)
+    return [detail for detail in failed if isinstance(detail, Disagreement)]
+
+
+def _image(base: Base, letter: str, w: Vector) -> Vector:
+    """Returns what reverse mode makes of this cotangent, or forward mode of this tangent."""
+    if letter == "R":
+        return Reverse(base.problem).row(base, w)
+    return Forward(base.problem).column(base, w)[1]
+
+
+def _images(base: Base, letters: str, seed: int) -> list[Vector]:
+    """Returns what each mode makes of a random cotangent or tangent, by leaf."""
+    problem, random = base.problem, generator(seed, Stream.ROUNDED_DERIVATIVE)
+    images = []
+    if "R" in letters:
+        row = _image(base, "R", random.standard_normal(base.Y.size))
+        images += [row[part] for part in problem.X.slices]
+    if "F" in letters:
+        v = random.standard_normal(problem.X.size) * problem.length_scales
+        column = _image(base, "F", v)
+        images += [column[part] for part in base.Y.slices]
+    return images
+
+
 def rounded_derivatives(base: Base, letters: str, seed: int) -> float:
     """Returns the spacing at 1 of the coarsest dtype to which the derivatives with respect to an
     input, or of an output, are rounded; 0 where all have more digits than float32.
 
     A backward pass with a dtype that is written into it rounds in any precision.
     """
-    problem, random = base.problem, generator(seed, Stream.ROUNDED_DERIVATIVE)
-    images = []
-    if "R" in letters:
-        row = Reverse(problem).row(base, random.standard_normal(base.Y.size))
-        images += [row[part] for part in problem.X.slices]
-    if "F" in letters:
-        v = random.standard_normal(problem.X.size) * problem.length_scales
-        column = Forward(problem).column(base, v)[1]
-        images += [column[part] for part in base.Y.slices]
     eps = 0.0
-    for image in images:
+    for image in _images(base, letters, seed):
         if np.count_nonzero(image) > 1:
             bits = significant_bits(image)
             known = [2.0 ** (1 - had) for had in SIGNIFICANT_BITS.values() if bits <= had]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -366,17 +367,22 @@ class Environment:
         """
         return contextlib.nullcontext()
 
-    def widening_past_casts(self, likes: Arrays = ()) -> AbstractContextManager[None] | None:
+    def widening_past_casts(
+        self, likes: Arrays = (), coarsest: float = math.inf
+    ) -> AbstractContextManager[None] | None:
         """Returns a context as `widening` does in which an array of double precision also stays one
         where the function converts it to a narrower dtype; `None`, the default, where the engine
         has no such context.
 
         What a function computes is then known to more digits than it leaves itself. It draws the
-        random numbers that it draws where its inputs are such arrays as `likes`.
+        random numbers that it draws where its inputs are such arrays as `likes`. A conversion to a
+        dtype whose spacing at 1 is larger than `coarsest` still rounds.
         """
         return None
 
-    def past_casts(self, f: FlatFunction, likes: Arrays) -> FlatFunction:
+    def past_casts(
+        self, f: FlatFunction, likes: Arrays, coarsest: float = math.inf
+    ) -> FlatFunction:
         """Returns `f`, a function of arrays such as `likes`, as it is to be run and differentiated
         within `widening_past_casts`: itself, where the context is all that it takes.
         """

@@ -78,9 +78,10 @@ class Tolerance:
     """The spacing at 1 to which derivatives are rounded, where that is coarser than what f computes
     with."""
     constants: float = 0.0
-    """The spacing at 1 of the narrower dtype to which numbers within f are rounded, where f is
-    judged past its conversions to that. Without it a right rule fails that has no such number where
-    f has one, as that of a logarithm to base 2 by `log(x) / log(2)`."""
+    """By which part a derivative may be off, where f is judged in a wider dtype than the caller's
+    and the rule holds numbers in single precision that f has with more digits, or the other way
+    round: that of a logarithm to base 2 by `log(x) / log(2)`, say. Without it a right rule fails.
+    """
     of_x: float = 0.0
     """The spacing at 1 of the dtype in which x was given, where f is judged in a wider one. What
     stands still over less than some of these spacings moves all the time in the caller's dtype.

@@ -1,0 +1,153 @@
+"""Rules that compute in float32, or hold constants in it, of functions that do not: right where the
+inputs have no more digits than that. Where they round to fewer digits than the inputs have, they
+are wrong.
+"""
+
+import math
+from itertools import product
+
+import numpy as np
+from frameworks import torch
+from scenarios import cells
+
+from adjudge import Verdict, examine
+
+SHAPE = (6, 5)
+NARROW = ["float32", "float16", "bfloat16"]
+
+
+def numbers():
+    return np.random.default_rng(3).normal(size=SHAPE)
+
+
+def in_dtype(xp, dtype):
+    """The formulas of derivatives, computed in `dtype` and rounded to that of x at the end."""
+
+    def silu(x, w, part=1.0):
+        x, w, given = xp.astype(x, dtype), xp.astype(w, dtype), x.dtype
+        s = 1 / (1 + xp.exp(-x))
+        return xp.astype(w * s * (1 + part * x * (1 - s)), given)
+
+    def softmax(x, w, part=1.0):
+        x, w, given = xp.astype(x, dtype), xp.astype(w, dtype), x.dtype
+        e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+        y = e / xp.sum(e, axis=1, keepdims=True)
+        return xp.astype(y * (w - part * xp.sum(w * y, axis=1, keepdims=True)), given)
+
+    return {"silu": silu, "softmax": softmax}
+
+
+def functions(xp):
+    def softmax(x):
+        e = xp.exp(x - xp.max(x, axis=1, keepdims=True))
+        return e / xp.sum(e, axis=1, keepdims=True)
+
+    return {"silu": lambda x: x / (1 + xp.exp(-x)), "softmax": softmax}
+
+
+def verdicts(f, x, seeds=10):
+    return {examine(f, x, seed=seed, blame=False).verdict for seed in range(seeds)}
+
+
+@cells(
+    ("name", "dtype"),
+    torch=[(name, dtype) for name in ("silu", "softmax") for dtype in NARROW],
+    jax=[("silu", "float32"), ("softmax", "bfloat16")],
+)
+def test_a_rule_that_computes_in_float32_is_right_for_no_more_digits(
+    adjudge_backend, with_vjp, name, dtype
+):
+    xp, seeds = adjudge_backend.xp, 10 if adjudge_backend.name == "torch" else 4
+    rule, f = in_dtype(xp, xp.float32)[name], functions(xp)[name]
+    x = adjudge_backend.array(numbers(), dtype)
+
+    assert {Verdict.PASS} == verdicts(with_vjp(f, rule), x, seeds)
+    assert {Verdict.FAIL} == verdicts(with_vjp(f, lambda x, w: rule(x, w, part=0.99)), x, seeds)
+
+
+@cells(
+    ("name", "narrow", "inside"),
+    torch=product(["silu", "softmax"], ["bfloat16", "float16"], [False, True]),
+    jax=[("silu", "bfloat16", False), ("softmax", "float16", True)],
+)
+def test_a_rule_that_rounds_to_sixteen_bits_is_wrong_in_float32(
+    adjudge_backend, with_vjp, name, narrow, inside
+):
+    xp, seeds = adjudge_backend.xp, 10 if adjudge_backend.name == "torch" else 4
+    g = functions(xp)[name]
+    f = (lambda x: xp.astype(g(xp.astype(x, xp.float32)), x.dtype)) if inside else g
+    rule, right = (in_dtype(xp, getattr(xp, one))[name] for one in (narrow, "float32"))
+    x = adjudge_backend.array(numbers(), "float32")
+
+    assert {Verdict.FAIL} == verdicts(with_vjp(f, rule), x, seeds)
+    assert {Verdict.PASS} == verdicts(with_vjp(f, right), x, seeds)
+
+
+ROOT = math.sqrt(2 / math.pi)
+
+
+def leaky(slope):
+    return lambda x, w: w * torch.where(x > 0, 1.0, slope)
+
+
+def gelu(root):
+    """The derivative of the approximation by a hyperbolic tangent, which cancels near -0.75."""
+
+    def rule(x, w):
+        t = torch.tanh(root * (x + 0.044715 * x**3))
+        inner = root * (1 + 3 * 0.044715 * x**2)
+        return w * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner)
+
+    return rule
+
+
+def masked(part):
+    """That of the mean of the numbers that a mask keeps."""
+
+    def rule(x, w):
+        mask = torch.arange(x.shape[1]) < 3
+        return w[:, None] * (part * mask / mask.sum())
+
+    return rule
+
+
+CONSTANTS = {
+    "where": (lambda x: torch.where(x > 0, x, 0.1 * x), leaky(0.1), leaky(0.1001)),
+    "root": (
+        lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+        gelu(torch.sqrt(torch.tensor(2 / math.pi))),
+        gelu(torch.tensor(1.0001 * ROOT)),
+    ),
+    "mask": (lambda x: x[:, :3].sum(1) / 3, masked(1.0), masked(1.0001)),
+    "temperature": (
+        lambda x: x / 0.07,
+        lambda x, w: w * torch.tensor(1 / 0.07),
+        lambda x, w: w * torch.tensor(1 / 0.070007),
+    ),
+}
+
+
+@cells(("name", "dtype"), torch=product(CONSTANTS, NARROW))
+def test_a_rule_may_hold_constants_in_float32_for_no_more_digits(
+    adjudge_backend, with_vjp, name, dtype
+):
+    f, right, wrong = CONSTANTS[name]
+    x = adjudge_backend.array(numbers(), dtype)
+
+    assert {Verdict.PASS} == verdicts(with_vjp(f, right), x)
+    assert {Verdict.FAIL} == verdicts(with_vjp(f, wrong), x)
+
+
+@cells("size", torch=[2000])
+def test_one_entry_among_many_that_is_off_by_more_than_a_constant_fails(
+    adjudge_backend, with_vjp, size
+):
+    x = adjudge_backend.array(np.random.default_rng(4).normal(size=size), "float32")
+
+    def spoiled(x, w):
+        g = leaky(0.1)(x, w)
+        return torch.cat([g[:7], 1.0001 * g[7:8], g[8:]])
+
+    f = CONSTANTS["where"][0]
+    assert {Verdict.FAIL} == verdicts(with_vjp(f, spoiled), x)
+    assert {Verdict.PASS} == verdicts(with_vjp(f, leaky(0.1)), x)
