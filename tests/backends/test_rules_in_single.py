@@ -83,17 +83,15 @@ def test_a_rule_that_rounds_to_sixteen_bits_is_wrong_in_float32(
     assert {Verdict.PASS} == verdicts(with_vjp(f, right), x, seeds)
 
 
-ROOT = math.sqrt(2 / math.pi)
-
-
 def leaky(slope):
     return lambda x, w: w * torch.where(x > 0, 1.0, slope)
 
 
-def gelu(root):
+def gelu(of):
     """The derivative of the approximation by a hyperbolic tangent, which cancels near -0.75."""
 
     def rule(x, w):
+        root = torch.sqrt(torch.tensor(of))
         t = torch.tanh(root * (x + 0.044715 * x**3))
         inner = root * (1 + 3 * 0.044715 * x**2)
         return w * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * inner)
@@ -115,8 +113,8 @@ CONSTANTS = {
     "where": (lambda x: torch.where(x > 0, x, 0.1 * x), leaky(0.1), leaky(0.1001)),
     "root": (
         lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
-        gelu(torch.sqrt(torch.tensor(2 / math.pi))),
-        gelu(torch.tensor(1.0001 * ROOT)),
+        gelu(2 / math.pi),
+        gelu(1.0002 * 2 / math.pi),
     ),
     "mask": (lambda x: x[:, :3].sum(1) / 3, masked(1.0), masked(1.0001)),
     "temperature": (
