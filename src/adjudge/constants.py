@@ -409,9 +409,16 @@ NARROW_KINK_REACH = 0.06
 """In sixteen bits `KINK_REACH` is lost in the spacing of the numbers. This distance stands in for
 it there. The value is ours and has no derivation."""
 KINK_REACH_REDUCTION = 1 / 16
-"""Close to the edge of a domain f has no finite value at the first points beside a kink, and
-nothing could be judged. Points at this part of the distance are tried after them. The value is ours
-and has no derivation."""
+"""Close to the edge of a domain f has no finite value at the first points beside a kink, and where
+one entry of x is far larger than what f varies over it stands still there; nothing could be judged.
+Points at this part of the distance are tried after them. The value is ours and has no derivation.
+"""
+KINK_REACHES = 5
+"""Points beside a kink are taken at so many distances, down to 1.5e-7 of the scale of x; closer to
+it all steps of differences reach back across the kink. The value is ours."""
+MOVES_SHORTER = 1 / 16
+"""An output moves, and does not jump, if over this part of a step it moves by no more than four
+times this part of what it does over all of it. The value is ours."""
 ONE_SIDED = (2.0**-16, 1e-6)
 """One-sided slopes at a kink are taken over this step, relative to the scale of x, and over half of
 it. A value counts as outside of them by this part of their size. Curvature is extrapolated, and

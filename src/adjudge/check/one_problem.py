@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import product
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -30,6 +31,8 @@ from adjudge.constants import (
     FULL_MODE_BY_REFERENCE,
     KINK_REACH,
     KINK_REACH_REDUCTION,
+    KINK_REACHES,
+    MOVES_SHORTER,
     NARROW_KINK_REACH,
     PAIRS_BESIDE_KINK,
     POINTS_BESIDE_KINK,
@@ -90,8 +93,10 @@ from adjudge.problem import (
     Forward,
     Probes,
     Problem,
+    Purpose,
     Reverse,
     Stream,
+    evaluate,
     generator,
     leave_out,
     observe,
@@ -263,15 +268,26 @@ def judge_here_or_nearby(
         thorough=False,
     )
     judged: list[Judgement] = []
-    most = PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK
-    for number, there in enumerate(points_beside_kink(base, settings.seed)):
+    moves, reach = outputs_that_move(base, settings.seed), _reach(problem)
+    of_pair: list[Judgement] = []
+    still = moves
+    for number, (there, part) in enumerate(points_beside_kink(base, settings.seed)):
         seed = settings.seed + 101 + number
         if not problem.counts.allows(needed):
             break
-        judged.append(judge(there, replace(closer, seed=seed), provenance))
-        if judged[-1].verdict is Verdict.FAIL or _settled(judged) or len(judged) == most:
+        of_pair.append(judge(there, replace(closer, seed=seed), provenance))
+        if of_pair[-1].verdict is Verdict.FAIL:
+            judged, reach = [*judged, of_pair[-1]], part
             break
-    _combined(outcome, judged, open_, _reach(problem))
+        still = still & ~outputs_that_move(there, seed)
+        if len(of_pair) < POINTS_BESIDE_KINK:
+            continue
+        if not (_settled(of_pair) and np.any(still)):
+            judged, reach = [*judged, *of_pair], part
+        of_pair, still = [], moves
+        if _settled(judged) or len(judged) == PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK:
+            break
+    _combined(outcome, judged, open_, reach)
     return outcome
 
 
@@ -933,9 +949,10 @@ def _reach(problem: Problem) -> float:
     return NARROW_KINK_REACH if narrow else KINK_REACH
 
 
-def points_beside_kink(base: Base, seed: int) -> Iterator[Base]:
-    """Yields the function at points nearby at which it is finite wherever it is finite at x. They
-    come in pairs of `POINTS_BESIDE_KINK`, which lie on opposite sides of x in every coordinate.
+def points_beside_kink(base: Base, seed: int) -> Iterator[tuple[Base, float]]:
+    """Yields the function at points nearby at which it is finite wherever it is finite at x, each
+    with how far x was moved. They come in pairs of `POINTS_BESIDE_KINK`, which lie on opposite
+    sides of x in every coordinate, and later ones lie closer.
     """
     problem, random = base.problem, generator(seed, Stream.BESIDE_KINK)
     X, reach = problem.X, _reach(problem)
@@ -948,14 +965,41 @@ def points_beside_kink(base: Base, seed: int) -> Iterator[Base]:
         lengths = reach * scale(problem.origin[here])
         one[here] = lengths * sides
         two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, size, wide=wide))
-    moves = [one, two, np.abs(one), -np.abs(two)]
-    for move in (*moves, *(KINK_REACH_REDUCTION * move for move in moves)):
-        there = _moved(problem, move)
+    parts = [KINK_REACH_REDUCTION**k for k in range(KINK_REACHES)]
+    for part, move in product(parts, (one, two, np.abs(one), -np.abs(two))):
+        there = _moved(problem, part * move)
         if there is None:
             continue
         at_it = attempt(partial(observe, there))
         if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
-            yield at_it
+            yield at_it, part * reach
+
+
+def outputs_that_move(base: Base, seed: int) -> NDArray[np.bool_]:
+    """Marks the outputs that f moves over a short step of all of x to either side, without a jump.
+
+    What moves at a kink, and stands still at the points that are taken beside it, is not judged
+    there: one large entry, or an offset, puts them where `hardtanh` is saturated, and a wrong slope
+    passes. In sixteen bits no step is short enough to tell. It takes four evaluations. Ours.
+    """
+    problem, random = base.problem, generator(seed, Stream.MOVES_BESIDE_KINK)
+    found = np.zeros(base.Y.size, bool)
+    if base.coarsest_eps > COARSE_EPS:
+        return found
+    move = base.coarsest_eps**0.5 * problem.length_scales
+    move = move * np.abs(random_entries(random, problem.X.size, wide=True))
+
+    def moved(by: Vector) -> Vector:
+        point = problem.clipped(problem.origin + by)
+        values = evaluate(problem, base, point, Purpose.KINK)
+        return np.abs(values - base.values)[: base.Y.size]
+
+    for side in (1.0, -1.0):
+        far = attempt(partial(moved, side * move))
+        near = attempt(partial(moved, side * MOVES_SHORTER * move))
+        if far is not None and near is not None:
+            found |= (far > 0) & (near <= 4 * MOVES_SHORTER * far)
+    return found
 
 
 def _settled(judged: list[Judgement]) -> bool:

@@ -175,8 +175,9 @@ def _moderated(base: Base, noise: Vector) -> Vector:
 
     A few residuals show a hundredth of the noise by chance, and of many outputs one has such a
     chance: right derivatives fail. So the median of the noise, as a part of the output that has it,
-    counts as `TYPICAL_RESIDUALS` more. Noise of zero stays zero. Standard: moderated variances
-    (Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004).
+    counts as `TYPICAL_RESIDUALS` more. Noise of zero stays zero, and none is larger than what was
+    measured in the leaf: that of `6e6 cos(pi / 2)`, which is zero but for rounding, is as large as
+    the number itself. Standard: moderated variances (Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004).
     """
     own, found = len(NOISE_POINTS) - NOISE_DEGREE - 1, noise.copy()
     for part in base.whole.slices:
@@ -185,7 +186,8 @@ def _moderated(base: Base, noise: Vector) -> Vector:
         if np.any(seen):
             typical = np.median(square[seen] / size[seen] ** 2) * size**2
             mean = (own * square + TYPICAL_RESIDUALS * typical) / (own + TYPICAL_RESIDUALS)
-            found[part] = np.where(seen, np.sqrt(mean), noise[part])
+            most = np.max(noise[part], where=np.isfinite(noise[part]), initial=0.0)
+            found[part] = np.where(seen, np.fmin(np.sqrt(mean), most), noise[part])
     return found
 
 

@@ -927,6 +927,8 @@ def _stops(trial: Trial, finest: Column) -> bool:
     """
     before, after = trial.column.ladders[0], finest.ladders[0]
     moved = _doubted_outputs(trial.columns, trial.compared) & trial.column.estimate.moved
+    # An even function of the step has the slope zero over each.
+    moved &= np.any([sample.slope != 0 for sample in before], axis=0)
     kink = finest.estimate.half_gap
     if kink is not None and np.any(kink[moved] != 0):
         return True

@@ -513,7 +513,11 @@ def _selected(
             f"{name}: {leaf.dtype if is_array_like(leaf) else type(leaf).__name__}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
         )
-        objects = (type(leaf).__name__ for leaf in tree.leaves if hasattr(leaf, "__dict__"))
+        objects = (
+            type(leaf).__name__
+            for leaf in tree.leaves
+            if hasattr(leaf, "__dict__") and not is_array_like(leaf)
+        )
         contents = (f"what the {one} holds as a dict of arrays" for one in objects)
         raise InputError(
             f"no input has a floating or complex array to check ({kinds or 'no inputs'})",

@@ -101,6 +101,8 @@ class Stream(IntEnum):
     """The directions along which the error of a program is divided among its steps."""
     SPOTCHECK = 74
     """The calls of a running program that are judged."""
+    MOVES_BESIDE_KINK = 75
+    """The short steps that show which outputs f moves beside a kink."""
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

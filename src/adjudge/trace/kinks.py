@@ -58,7 +58,7 @@ def right_beside(
     right, work = 0, 0
     with Catching(AdjudgeError):
         there = points_beside_kink(observe(problem), seed)
-        for number, base in enumerate(islice(there, PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK)):
+        for number, (base, _) in enumerate(islice(there, PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK)):
             if budget - work < 1:
                 break
             if math.isfinite(budget):

@@ -1,0 +1,62 @@
+"""Forward and reverse mode of ill-conditioned functions agree to fewer digits, and are right."""
+
+import pytest
+from frameworks import torch
+
+from adjudge import Status, Verdict, examine
+
+pytestmark = pytest.mark.backend("torch")
+
+
+def likelihood(scale, height, noise):
+    """That of a Gaussian process, with a matrix whose condition is 1e8."""
+    x = torch.linspace(0, 1, 12, dtype=torch.float64)
+    y, one = torch.sin(6 * x), torch.eye(12, dtype=torch.float64)
+    near = torch.exp(-0.5 * ((x[:, None] - x) / scale.exp()) ** 2)
+    lower = torch.linalg.cholesky((2 * height).exp() * near + one * ((2 * noise).exp() + 1e-8))
+    solved = torch.cholesky_solve(y[:, None], lower)[:, 0]
+    return -0.5 * y @ solved - lower.diagonal().log().sum()
+
+
+def point():
+    return tuple(
+        torch.tensor(value, dtype=torch.float64, requires_grad=True) for value in (0.5, 0.0, -8.0)
+    )
+
+
+def test_modes_that_are_apart_by_rounding_alone_are_consistent():
+    for seed in range(10):
+        report = examine(likelihood, point(), modes=["R", "F"], seed=seed, blame=False)
+
+        assert report.verdict is Verdict.PASS, report
+
+
+@pytest.mark.parametrize("off", [1e-7, 1e-6, 1e-4])
+def test_modes_that_are_apart_by_more_are_inconsistent(off):
+    class Scaled(torch.autograd.Function):
+        """The identity, with a gradient that is off."""
+
+        @staticmethod
+        def forward(x):
+            return x.clone()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, w):
+            return (1 + off) * w
+
+        @staticmethod
+        def jvp(ctx, v):
+            return v.clone()
+
+    def f(scale, height, noise):
+        return likelihood(Scaled.apply(scale), height, noise)
+
+    for seed in range(10):
+        report = examine(f, point(), modes=["R", "F"], seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL
+        assert Status.INCONSISTENT in {one.status for one in report.findings}

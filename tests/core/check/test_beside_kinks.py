@@ -1,0 +1,113 @@
+"""Points beside a kink are proof of what moves there, also where one entry of x is far larger than
+what f varies over.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+
+def verdicts(f, x, seeds=10):
+    return Counter(examine(f, x, seed=seed, blame=False).verdict for seed in range(seeds))
+
+
+def hat(slope):
+    """A hat of width one around 1e4."""
+
+    def vjp(x, w):
+        return -slope * np.sign(x - 1e4) * (np.abs(x - 1e4) < 1) * w
+
+    return ByHand(lambda x: np.maximum(1 - np.abs(x - 1e4), 0), vjp=vjp)
+
+
+def hard_tanh(slope):
+    return ByHand(lambda x: np.clip(x, -1, 1), vjp=lambda x, w: slope * w * ((x > -1) & (x < 1)))
+
+
+def soft_threshold(slope):
+    return ByHand(
+        lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0),
+        vjp=lambda x, w: slope * w * (np.abs(x) > 0.5),
+    )
+
+
+CASES = {
+    "hat": (hat, 1e4 + np.array([0, 0.3, -0.4, 0.6])),
+    "clip beside a large entry": (hard_tanh, np.array([-0.5, 1, 0.3, 0.8, 500])),
+    "clip of one of many": (hard_tanh, np.array([1.0, 0.2, -0.3, 3e4, -2e4, 0.7])),
+    "threshold": (soft_threshold, np.array([0.5, 0.7, -0.9, 2e3, 0.6])),
+    "clip alone": (hard_tanh, np.array([-0.5, 1, 0.3, 0.8])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_right_rule_passes_at_every_seed(name):
+    make, x = CASES[name]
+
+    assert Counter({Verdict.PASS: 10}) == verdicts(make(1.0), x)
+
+
+@pytest.mark.parametrize("slope", [1.2, 0.5, -1.0])
+@pytest.mark.parametrize("name", CASES)
+def test_a_wrong_slope_passes_at_no_seed(name, slope):
+    make, x = CASES[name]
+    found = verdicts(make(slope), x)
+
+    assert not found[Verdict.PASS]
+    if name != "hat":  # of which all but rounding is the offset
+        assert Counter({Verdict.FAIL: 10}) == found
+
+
+def line(factor, count):
+    """A spectral line at 1.4 GHz that is 1.4 kHz wide, at points from one side to the other."""
+    middle, width = 1.4e9, 1.4e3
+
+    def f(x):
+        return np.exp(-0.5 * ((x - middle) / width) ** 2)
+
+    def vjp(x, w):
+        return -factor * w * f(x) * (x - middle) / width**2
+
+    return ByHand(f, vjp=vjp), middle + width * np.linspace(-5, 5, count)
+
+
+@pytest.mark.parametrize("count", [10, 11], ids=["none on the peak", "one on the peak"])
+def test_what_is_far_faster_than_x_is_large_has_no_kink(count):
+    assert Counter({Verdict.PASS: 10}) == verdicts(*line(1.0, count))
+    for factor in (1.01, 2.0):
+        assert Counter({Verdict.FAIL: 10}) == verdicts(*line(factor, count))
+
+
+def position(part):
+    """The place of a point by latitude, longitude and height, on an ellipsoid as flat as the Earth;
+    a `part` of the height moves the third coordinate.
+    """
+    radius, flat, degree = 6378137.0, 6.69437999014e-3, np.pi / 180
+
+    def f(p):
+        la, lo = p[0] * degree, p[1] * degree
+        n = radius / np.sqrt(1 - flat * np.sin(la) ** 2)
+        around = (n + p[2]) * np.cos(la)
+        up = (n * (1 - flat) + p[2]) * np.sin(la)
+        return np.array([around * np.cos(lo), around * np.sin(lo), up])
+
+    def vjp(p, w):
+        la, lo = p[0] * degree, p[1] * degree
+        s, c, root = np.sin(la), np.cos(la), np.sqrt(1 - flat * np.sin(la) ** 2)
+        n, m = radius / root, radius * (1 - flat) / root**3
+        east = np.array([-np.sin(lo), np.cos(lo), 0.0]) * (n + p[2]) * c * degree
+        north = np.array([-s * np.cos(lo), -s * np.sin(lo), c]) * (m + p[2]) * degree
+        height = np.array([c * np.cos(lo), c * np.sin(lo), part * s])
+        return np.array([north @ w, east @ w, height @ w])
+
+    return ByHand(f, vjp=vjp)
+
+
+def test_noise_of_a_number_that_is_zero_but_for_rounding_is_that_of_no_other():
+    pole = np.array([90.0, 0.0, 10.0])
+
+    assert Counter({Verdict.PASS: 10}) == verdicts(position(1.0), pole)
+    assert Counter({Verdict.FAIL: 10}) == verdicts(position(1 - 6.7e-3), pole)
