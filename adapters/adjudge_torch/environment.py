@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
+from itertools import chain
 from typing import Any
 
 import torch
@@ -31,6 +32,33 @@ from adjudge_torch import precision
 _EXACT = (torch.float64, torch.complex128)
 """The dtypes whose precision no setting changes."""
 _AS_EXACT_AS_THE_DTYPE = Precision()
+
+
+def _parameters(one: object) -> Iterable[torch.Tensor]:
+    """Returns the tensors of an object in which backward passes add up gradients."""
+    if isinstance(one, torch.nn.Module):
+        return one.parameters()
+    if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
+        return (one,)
+    return ()
+
+
+@contextmanager
+def _kept_gradients(leaves: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Returns a context after which `.grad` of these tensors is what it was. A backward pass that
+    runs another one adds to it, as that of a checkpoint does; and it adds in place.
+    """
+    before = [(leaf, leaf.grad) for leaf in leaves]
+    copies = [None if grad is None else (grad._version, grad.clone()) for _, grad in before]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for (leaf, grad), copy in zip(before, copies, strict=True):
+                if leaf.grad is not grad:
+                    leaf.grad = grad
+                if grad is not None and copy is not None and grad._version != copy[0]:
+                    grad.copy_(copy[1])
 
 
 def default_device() -> torch.device | None:
@@ -155,6 +183,10 @@ class TorchEnvironment(Environment):
         return Setting(
             lambda: one.get_state().numpy().tobytes(), lambda state: one.set_state(_bytes(state))
         )
+
+    def keeping_gradients(self, held: Sequence[object]) -> AbstractContextManager[None]:
+        leaves = {id(one): one for one in chain.from_iterable(map(_parameters, held))}
+        return _kept_gradients(list(leaves.values())) if leaves else nullcontext()
 
     def widening(self) -> AbstractContextManager[None]:
         return precision.Widening()

@@ -1,5 +1,6 @@
 """What a check leaves behind in PyTorch: nothing, also when it is interrupted."""
 
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -408,3 +409,67 @@ def test_what_a_module_binds_anew_is_as_before(holder, verb):
     assert torch.equal(module.generator.get_state(), state)
     module(x)
     assert module.mean is not mean
+
+
+def recomputed(f, raises):
+    """f under a checkpoint whose backward pass runs another one, which adds up gradients in what f
+    holds.
+    """
+
+    class Recomputed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            with torch.no_grad():
+                return f(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                y = f(x)
+            torch.autograd.backward(y, w)
+            if raises:
+                raise ValueError("after the inner pass")
+            return x.grad
+
+    return Recomputed.apply
+
+
+@pytest.mark.parametrize("given", [None, 1.0], ids=["no gradient", "a gradient"])
+@pytest.mark.parametrize("held", ["closure", "module", "inside f"])
+@pytest.mark.parametrize("raises", [False, True])
+def test_gradients_of_parameters_are_as_they_were(held, given, raises):
+    layer = torch.nn.Linear(3, 2).double()
+    before = []
+    for one in layer.parameters():
+        one.grad = None if given is None else torch.full_like(one, given)
+        before.append(one.grad)
+
+    class Module(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x):
+            return recomputed(lambda x: self.layer(x).tanh(), raises)(x)
+
+    def inside(x):
+        with torch.enable_grad():
+            layer(x.detach()).sum().backward()
+        if raises:
+            raise ValueError("after the inner pass")
+        return x.sin()
+
+    functions = {
+        "closure": lambda x: recomputed(layer, raises)(x),
+        "module": Module(),
+        "inside f": inside,
+    }
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(ValueError, match="inner pass") if raises else nullcontext():
+        adjudge.examine(functions[held], x, seed=0, blame=False)
+
+    for one, grad in zip(layer.parameters(), before, strict=True):
+        assert one.grad is grad
+        assert grad is None or bool((grad == given).all())

@@ -95,7 +95,8 @@ _TURN = _Turn()
 def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Generators]:
     """Restores the global state afterwards, also when the user's function raises, and yields the
     random generators. The state is that of Python, of NumPy and of the engine, and what the modules
-    that `f` is or closes over may write into or bind anew (running statistics, say).
+    that `f` is or closes over may write into or bind anew (running statistics, say), and the
+    gradients that rules add up in their parameters.
 
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
@@ -112,6 +113,7 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
     ):
         held = held_by(f, environment)
         buffers.enter_context(keeping_arrays(held.parts))
+        buffers.enter_context(environment.keeping_gradients(held.objects))
         for backend, arrays in held.buffers:
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves

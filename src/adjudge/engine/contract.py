@@ -359,6 +359,15 @@ class Environment:
         """
         return None
 
+    def keeping_gradients(self, held: Sequence[object]) -> AbstractContextManager[None]:
+        """Returns a context after which the gradients that backward passes add up in arrays are
+        what they were: in those among `held`, which are what a function closes over, and in those
+        of objects of this framework.
+
+        The default does nothing, as where no array keeps a gradient.
+        """
+        return contextlib.nullcontext()
+
     def widening(self) -> AbstractContextManager[None]:
         """Returns a context in which a function of narrow arrays can be run on wide ones.
 

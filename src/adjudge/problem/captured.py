@@ -153,6 +153,8 @@ class Held(NamedTuple):
     """What may bind arrays anew, as a module its buffers."""
     generators: list[Setting]
     """The states of random generators that are no part of a global state."""
+    objects: list[object]
+    """All that it closes over, as deep as it is looked into."""
 
 
 def held_by(f: object, environment: Environment) -> Held:
@@ -161,7 +163,9 @@ def held_by(f: object, environment: Environment) -> Held:
     parts: dict[int, object] = {}
     generators: dict[int, Setting | None] = {}
     known: set[int] = set()
+    objects: list[object] = []
     for _, one, end in _reachable(f, partial(generator_of, environment=environment)):
+        objects.append(one)
         generators[id(one)] = end
         if (found := buffers_of(one)) is not None:
             backend, arrays = found
@@ -172,7 +176,8 @@ def held_by(f: object, environment: Environment) -> Held:
             for value in vars(part).values():
                 if type(value) not in _PLAIN:
                     generators[id(value)] = generator_of(value, environment)
-    return Held(buffers, list(parts.values()), [one for one in generators.values() if one])
+    own = [one for one in generators.values() if one]
+    return Held(buffers, list(parts.values()), own, objects)
 
 
 @contextmanager
