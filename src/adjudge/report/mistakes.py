@@ -692,7 +692,8 @@ def common_factor(entries: Sequence[Entry]) -> str | None:
 
 
 def _number_of(factor: float) -> str:
-    return f"is {float(f'{factor:.6g}'):g} times the reference"
+    number = f"{float(f'{factor:.6g}'):g}"
+    return f"is {_number(factor) if number == '1' else number} times the reference"
 
 
 def _cotangent(table: Table, i: int) -> Vector:

@@ -808,8 +808,11 @@ def advice(remedy: Advice, finding: Finding) -> str:
             f"call; keep no state between calls; or {allow}"
         )
     if isinstance(remedy, IfItIterates):
+        # what a few roundings to 24 bits make of a derivative
+        single = 2.0**-28 <= remedy.tolerance <= 2.0**-21
         return (
-            "is it the derivative of another formula, or of an approximation? Only if the function "
+            "is it the derivative of another formula, or of an approximation"
+            f"{', or was a number in it rounded to float32' * single}? Only if the function "
             f"iterates to a tolerance of about {remedy.tolerance:.0e} (ODE steps, a fixed point, a "
             "solver), its derivative is no closer: tighten that, or fix the number of steps, for "
             f"the check; or allow it: atol={remedy.atol:.0e}"

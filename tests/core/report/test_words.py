@@ -148,6 +148,28 @@ def test_a_factor_is_named_where_entries_are_too_many_to_compare_all():
         assert words in text
 
 
+def test_a_factor_that_is_nearly_one_is_named_by_its_digits():
+    x = np.linspace(0.1, 1.2, 500)
+    nearly = ByHand(np.sin, vjp=lambda x, w: (1 + 2e-7) * w * np.cos(x))
+
+    text = text_of(adjudge.examine(nearly, x, seed=0).findings[0])
+
+    assert "is 1.0000002 times the reference wherever it was looked at" in text
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"), [(np.float64(np.float32(1 / 3)) * 3, True), (1 + 1e-4, False)]
+)
+def test_what_is_off_by_as_much_as_float32_rounds_may_have_been_rounded_to_it(factor, said):
+    x = np.linspace(0.1, 1.2, 5)
+    off = ByHand(np.sin, vjp=lambda x, w: factor * w * np.cos(x))
+
+    for seed in range(10):
+        report = adjudge.examine(off, x, seed=seed)
+
+        assert ("or was a number in it rounded to float32?" in str(report)) is said, report
+
+
 def test_no_factor_is_named_where_there_is_none():
     x = np.linspace(0.1, 1.2, 500)
 
