@@ -138,14 +138,18 @@ def prepare(deltas: Sequence[float]) -> Callable[[str], Iterator[Case]]:
                 # a parameter without a gradient to falsify is judged as it is
                 with contextlib.suppress(SkippedError):
                     spots[name] = spot_in(right, name, unit)
-            for name, delta in [("", 0.0), *((n, d) for n in spots for d in deltas)]:
+            plants = [("", 0, 0.0), *((n, spot, d) for n, spot in spots.items() for d in deltas)]
+            for name, spot, delta in plants:
 
                 def make(
-                    _engine: str, number: int = number, name: str = name, delta: float = delta
+                    _engine: str,
+                    number: int = number,
+                    name: str = name,
+                    change: Callable[[Any], Any] = scaled_gradient(spot, 1 + delta),
                 ) -> tuple[Any, tuple[Any, ...]]:
                     found = list(samples(info, made_in, training=training))[number]
-                    wrong = {name: scaled_gradient(spots[name], 1 + delta)} if name else {}
-                    return found.given(way, wrong)
+                    set_rng_seed(SEED)  # dropout leaves the entry in that was seen to count
+                    return found.given(way, {name: change} if name else {})
 
                 options = {"nondet_tol": info.gradcheck_nondet_tol, "seed": 0, **WAYS[way]}
                 case, plant = f"{label} {number} {mode} {way} {dtype}", f"{delta:g} {name}"
@@ -161,6 +165,7 @@ def spot_in(sample: Sample, name: str, label: str) -> int:
     place = names.index(name)
 
     def call(value: torch.Tensor) -> Any:
+        set_rng_seed(SEED)
         return whole.call(*whole.inputs[:place], value, *whole.inputs[place + 1 :])
 
     seed = zlib.crc32(name.encode())

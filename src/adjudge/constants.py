@@ -50,6 +50,10 @@ FAST_PART = 1 / 8
 a right rule of a system of condition 1e8 failed. They prove no error of a derivative that would
 move f by more than this part of itself over the shortest of them. The value is ours: it is an
 eighth of a period at most."""
+CLAIMED_STEPS = (1 / 4, 1 / 16, 1 / 64, 1 / 256)
+"""As parts of the longest step over which a claimed derivative would move f by no more than
+`FAST_PART` of itself, the steps that are taken where no ladder has one as short. The values are
+ours."""
 SECOND_LADDER_FACTOR = 1.4
 """Values may be rounded to multiples of a power of two, as the steps are, and a second ladder at
 powers of two would show no rounding. Its steps are those of the first times this factor, which is

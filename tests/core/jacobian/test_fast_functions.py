@@ -149,3 +149,34 @@ def test_steps_beyond_a_kink_close_to_x_overrule_no_shorter_ones(distance, facto
     )
     for seed in range(3):
         assert examine(rule, (x,), seed=seed).verdict is verdict
+
+
+def table(error=1.0):
+    """A table read at times in seconds, with a cell of a minute."""
+    values = np.array([3.0, 5.0, 4.0, 9.0, 2.0, 6.0])
+
+    def cell(t):
+        u = np.clip((t - 1.7e9) / 60, 0, 5)
+        i = np.clip(np.floor(u).astype(int), 0, 4)
+        return u, i, values[i + 1] - values[i]
+
+    def f(t):
+        u, i, slope = cell(t)
+        return values[i] + slope * (u - i)
+
+    def vjp(t, w):
+        u, _, slope = cell(t)
+        return error * w * slope / 60 * ((u > 0) & (u < 5))
+
+    return ByHand(f, vjp=vjp)
+
+
+def test_ladders_refute_nothing_that_is_too_fast_for_all_their_steps():
+    at_a_knot = 1.7e9 + np.array([30.0, 60.0, 95.0, 200.0, 250.0])
+
+    for seed in range(40):
+        right = examine(table(), at_a_knot, mode="projected", seed=seed, blame=False)
+        wrong = examine(table(-1.0), at_a_knot, mode="projected", seed=seed, blame=False)
+
+        assert right.verdict is not Verdict.FAIL, right
+        assert wrong.verdict is not Verdict.PASS, wrong
