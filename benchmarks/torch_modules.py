@@ -140,12 +140,10 @@ def prepare(deltas: Sequence[float]) -> Callable[[str], Iterator[Case]]:
                     spots[name] = spot_in(right, name, unit)
             plants = [("", 0, 0.0), *((n, spot, d) for n, spot in spots.items() for d in deltas)]
             for name, spot, delta in plants:
+                change = scaled_gradient(spot, 1 + delta)
 
                 def make(
-                    _engine: str,
-                    number: int = number,
-                    name: str = name,
-                    change: Callable[[Any], Any] = scaled_gradient(spot, 1 + delta),
+                    _engine: str, number: int = number, name: str = name, change: Any = change
                 ) -> tuple[Any, tuple[Any, ...]]:
                     found = list(samples(info, made_in, training=training))[number]
                     set_rng_seed(SEED)  # dropout leaves the entry in that was seen to count
