@@ -35,7 +35,13 @@ from adjudge_torch import captured
 from adjudge_torch.arrays import TorchArrays, of_class_of
 from adjudge_torch.captured import edges, holding
 from adjudge_torch.environment import TorchEnvironment
-from adjudge_torch.module import buffers_of, function_class, functional_of
+from adjudge_torch.module import (
+    Within,
+    buffers_of,
+    function_class,
+    functional_of,
+    noting_calls,
+)
 from adjudge_torch.program import program
 from adjudge_torch.tracing import trace
 from adjudge_torch.watching import watching
@@ -137,14 +143,21 @@ class TorchBackend(_Torch):
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         x = tuple(map(_recording, x))
         ends = edges(x)
-        y = f(x)
-        return y, partial(self._gradients, y, ends)
+        with noting_calls() as calls:
+            y = f(x)
+        return y, partial(self._gradients, y, ends, calls=calls)
 
     def _gradients(
-        self, y: Arrays, ends: Arrays, w: MaybeArrays, *, create_graph: bool = False
+        self,
+        y: Arrays,
+        ends: Arrays,
+        w: MaybeArrays,
+        *,
+        create_graph: bool = False,
+        calls: Sequence[Within] = (),
     ) -> MaybeArrays:
-        """Returns the gradients at the `ends` of what was recorded of `y`; with `create_graph` they
-        can be differentiated again.
+        """Returns the gradients at the `ends` of what was recorded of `y` in these `calls` of
+        modules; with `create_graph` they can be differentiated again.
         """
         outputs: list[torch.Tensor] = []
         cotangents: list[torch.Tensor] = []
@@ -162,15 +175,19 @@ class TorchBackend(_Torch):
             cotangents.append(cotangent)
         if not outputs:
             return (None,) * len(ends)
+        run: Callable[[], Any] = partial(
+            torch.autograd.grad,
+            outputs,
+            ends,
+            cotangents,
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
+        for within in calls:
+            run = partial(within, run)
         try:
-            found: Any = torch.autograd.grad(
-                outputs,
-                ends,
-                cotangents,
-                retain_graph=True,
-                create_graph=create_graph,
-                allow_unused=True,
-            )
+            found = run()
         except RuntimeError as error:
             self.refuse("reverse mode (vjp)", error)
             raise
@@ -201,7 +218,9 @@ class TorchBackend(_Torch):
         def gradient_map(x_and_w: Arrays) -> Arrays:
             x = tuple(map(_recording, x_and_w[:x_count]))
             ends = edges(x)
-            g = self._gradients(f(x), ends, x_and_w[x_count:], create_graph=True)
+            with noting_calls() as calls:
+                y = f(x)
+            g = self._gradients(y, ends, x_and_w[x_count:], create_graph=True, calls=calls)
             return self.arrays.zeros_for_absent(g, x)
 
         return gradient_map

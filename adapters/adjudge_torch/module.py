@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -74,7 +76,52 @@ def _called_with(
         for name, one in _arrays_of(part, distinct=False):
             if id(one) in given:
                 whole[f"{path}.{name}" if path else name] = given[id(one)]
+    if (noted := _CALLS.get()) is not None:
+        noted.append(functools.partial(_within, module, whole))
     return torch.func.functional_call(module, whole, args, kwargs, tie_weights=False)
+
+
+Within: TypeAlias = Callable[[Callable[[], Any]], Any]
+"""Calls a function while a module holds the values with which it was called before."""
+
+_CALLS: ContextVar[list[Within] | None] = ContextVar("calls", default=None)
+
+
+@contextlib.contextmanager
+def noting_calls() -> Iterator[list[Within]]:
+    """Returns a context that yields the calls of modules with other values that are made in it.
+
+    A backward pass has to be run within them: a rule may call its module once more, as that of a
+    checkpoint does, and asks for the gradients of the parameters that it was given. Without this it
+    met those of the user, and raised.
+    """
+    noted: list[Within] = []
+    outer = _CALLS.get()
+    token = _CALLS.set(noted)
+    try:
+        yield noted
+    finally:
+        _CALLS.reset(token)
+        if outer is not None:  # whose backward pass runs that of this one again
+            outer += noted
+
+
+class _Holding(torch.nn.Module):
+    """A module that calls a function, and has another one for its part."""
+
+    def __init__(self, part: torch.nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, run: Callable[[], Any]) -> Any:
+        return run()
+
+
+def _within(
+    module: torch.nn.Module, values: Mapping[str, torch.Tensor], run: Callable[[], Any]
+) -> Any:
+    held = {f"part.{name}": value for name, value in values.items()}
+    return torch.func.functional_call(_Holding(module), held, (run,), tie_weights=False)
 
 
 def _hooked(value: torch.Tensor, held: torch.Tensor) -> torch.Tensor:

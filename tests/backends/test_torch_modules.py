@@ -188,3 +188,58 @@ def test_a_lazy_module_is_called_once_before_it_is_checked(x):
     report = adjudge.examine(module, x, modes=["R"], seed=0)
     assert report.verdict is adjudge.Verdict.FAIL
     assert "parameters['weight']" in str(report)
+
+
+def checkpointed(part):
+    """A checkpoint as libraries write it: it is given the parameters of what it runs again in the
+    backward pass, and multiplies the gradient of one of them by `part`.
+    """
+
+    class Checkpoint(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, run, x, *parameters):
+            ctx.run, ctx.parameters = run, parameters
+            ctx.save_for_backward(x)
+            with torch.no_grad():
+                return run(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            x = ctx.saved_tensors[0].detach().requires_grad_()
+            with torch.enable_grad():
+                y = ctx.run(x)
+            of_x, first, *others = torch.autograd.grad(
+                y, (x, *ctx.parameters), w, allow_unused=True
+            )
+            return None, of_x, first * part, *others
+
+    return Checkpoint.apply
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+def test_a_checkpoint_that_is_given_parameters_is_judged(dtype, twice):
+    class Block(torch.nn.Module):
+        def __init__(self, part):
+            super().__init__()
+            self.layer, self.part = torch.nn.Linear(4, 4), part
+
+        def run(self, x):
+            return x + torch.tanh(self.layer(x))
+
+        def forward(self, x):
+            apply = checkpointed(self.part)
+            y = apply(self.run, x, *self.parameters())
+            return apply(self.run, y, *self.parameters()) if twice else y
+
+    torch.manual_seed(0)
+    x = torch.randn(3, 4, dtype=getattr(torch, dtype), requires_grad=True)
+    for seed in range(10):
+        for part in (1.0, 1.01):
+            block = Block(part).to(x.dtype)
+            held = {name: one.clone() for name, one in block.state_dict().items()}
+            report = adjudge.examine(block, x, seed=seed, blame=False)
+
+            assert bool(report) is (part == 1.0), report
+            assert all(torch.equal(one, held[name]) for name, one in block.state_dict().items())
+            assert all(type(one) is torch.nn.Parameter for one in block.parameters())
