@@ -422,7 +422,8 @@ def _of_chunk(
         unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
     amplified = ELIMINATION_ROUNDING ** (window - 2)
     rounding = amplified * (eps * reached + noise + unit) / steps[window - 1 :, None]
-    usual = np.fmax(change, _typical_disagreement(change, size, np.any(plain != 0, axis=0), parts))
+    moved = np.any(plain != 0, axis=0)
+    usual = np.fmax(change, _typical_disagreement(change, reached[: len(change)], moved, parts))
     # A window has two neighbours, and the larger disagreement counts.
     disagreement = np.fmax(np.vstack([usual[:1], usual]), np.vstack([usual, usual[-1:]]))
     error = LADDER_BAR_FACTOR * (disagreement + rounding)
@@ -520,17 +521,20 @@ def fewest_samples(*, one_sided: bool) -> int:
 def _typical_disagreement(
     change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
 ) -> Vector:
-    """Returns the disagreement that is usual among the outputs of a leaf, relative to their size.
+    """Returns the disagreement that is usual among the outputs of a leaf, relative to their size
+    over the steps of each window.
 
     Of many outputs some agree by chance far better than their noise allows; the median over at
-    least eight outputs does not.
+    least eight outputs does not. Over the longest steps a recursion may explode, and by sizes over
+    these its right derivative stayed open.
     """
     usual = np.zeros_like(change)
     for part in parts:
-        among = moved[part] & (size[part] > 0) & np.isfinite(size[part])
+        sizes = size[:, part]
+        among = moved[part] & np.all((sizes > 0) & np.isfinite(sizes), axis=0)
         if np.count_nonzero(among) >= USUAL_OUTPUTS:
-            relative = change[:, part][:, among] / size[part][among]
-            usual[:, part] = _medians(relative)[:, None] * size[part]
+            relative = change[:, part][:, among] / sizes[:, among]
+            usual[:, part] = _medians(relative)[:, None] * sizes
     return usual
 
 

@@ -201,3 +201,33 @@ def test_what_a_caller_allows_comes_on_top_of_what_differences_cannot_see(given,
         ]
 
         assert [Verdict.PASS, Verdict.FAIL] == [report.verdict for report in verdicts]
+
+
+def resonator(error=1.0):
+    """The output of a filter of two poles next to the unit circle, by its coefficients."""
+    count = 200
+    driven = np.sin(0.3 * np.arange(count)) + 0.1 * np.random.default_rng(0).normal(size=count)
+
+    def f(a):
+        y = np.zeros(count + 2)  # two zeros come before it
+        for k in range(count):
+            y[k + 2] = driven[k] - a[0] * y[k + 1] - a[1] * y[k]
+        return y[2:]
+
+    def vjp(a, w):
+        back, y = np.zeros(count + 2), np.concatenate([np.zeros(2), f(a)])
+        for k in reversed(range(count)):
+            back[k] = w[k] - a[0] * back[k + 1] - a[1] * back[k + 2]
+        one, two = back[:count] @ y[1 : count + 1], back[:count] @ y[:count]
+        return -np.array([one, error * two])
+
+    return ByHand(f, vjp=vjp)
+
+
+def test_a_recursion_that_explodes_over_the_longest_steps_is_resolved_by_shorter_ones():
+    radius = 0.998
+    a = np.array([-2 * radius * np.cos(0.1), radius**2])
+
+    for seed in range(10):
+        assert examine(resonator(), a, seed=seed, blame=False).verdict is Verdict.PASS
+        assert examine(resonator(1.001), a, seed=seed, blame=False).verdict is Verdict.FAIL
