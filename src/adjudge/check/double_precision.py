@@ -524,22 +524,23 @@ def _off_by_constants(formula: Judgement, base: Base, letters: str, part: float)
     failed = [one for one in formula.findings if one.verdict is Verdict.FAIL]
     if not failed or len(entries) < len(failed):
         return False
-    X, Y = base.problem.X, base.Y
+    letter = "R" if "R" in letters else "F"
     for entry in entries:
-        j = next((k for k, leaf in enumerate(X.leaves) if leaf.name == entry.input), None)
-        i = next((k for k, leaf in enumerate(Y.leaves) if leaf.name == entry.output), None)
-        of, by = (Y, i), (X, j)
-        if "R" in letters:
+        of, by = _part_of(base.problem.X, entry.input), _part_of(base.Y, entry.output)
+        if letter == "F":
             of, by = by, of
-        w = np.ones(by[0].size)
-        if by[1] is not None:
-            w[: by[0].slices[by[1]].start] = w[by[0].slices[by[1]].stop :] = 0.0
-        image = _image(base, letters[0], w)
-        size = largest(image if of[1] is None else image[of[0].slices[of[1]]])
-        size = max(size, abs(entry.reference))
+        w = np.zeros(base.Y.size if letter == "R" else base.problem.X.size)
+        w[by] = 1.0
+        size = max(largest(_image(base, letter, w)[of]), abs(entry.reference))
         if not abs(entry.automatic - entry.reference) <= part * size:
             return False
     return True
+
+
+def _part_of(space: Space, name: str) -> slice:
+    """Returns the coordinates of the leaf of this name, and all of them where there is none."""
+    named = zip(space.leaves, space.slices, strict=True)
+    return next((part for leaf, part in named if leaf.name == name), slice(None))
 
 
 def _disagreements(outcome: Judgement) -> list[Disagreement]:
