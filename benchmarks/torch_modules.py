@@ -21,7 +21,11 @@ from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, modu
 from torch.testing._internal.common_utils import set_rng_seed
 from torch_operators import SEED, Function, spot_of
 
-WAYS = {"module": {}, "closure": {"captured": True}, "functional": {}}
+WAYS = {
+    "module": {},
+    "closure": {"captured": True, "backend": "torch"},
+    "functional": {},
+}
 """How a module is handed over, and the options that this needs."""
 WRONG = {"nn.CTCLoss": "the gradient is that for the numbers that a log_softmax was given"}
 """Modules whose derivative in PyTorch 2.13 is not that of the function: a FAIL is right."""
@@ -38,11 +42,7 @@ class Called(torch.nn.Module):
         self, inner: torch.nn.Module, keywords: Mapping[str, Any], wrong: Mapping[str, Any]
     ) -> None:
         super().__init__()
-        self.inner, self.wrong = inner, dict(wrong)
-        self.keywords = {
-            key: value.detach() if isinstance(value, torch.Tensor) else value
-            for key, value in keywords.items()
-        }
+        self.inner, self.keywords, self.wrong = inner, dict(keywords), dict(wrong)
 
     def forward(self, *args: Any) -> Any:
         held = dict(self.inner.named_parameters())
@@ -108,7 +108,18 @@ def sample_of(info: ModuleInfo, one: ModuleInput, dtype: torch.dtype, *, trainin
     module = info.module_cls(*constructor.args, **constructor.kwargs).to(dtype).train(training)
     if any(isinstance(p, torch.nn.UninitializedParameter) for p in module.parameters()):
         module(*forward.args, **forward.kwargs)
-    return Sample(module, tuple(forward.args), forward.kwargs)
+    kwargs = {
+        key: value.detach() if isinstance(value, torch.Tensor) else value
+        for key, value in forward.kwargs.items()
+    }
+    return Sample(module, tuple(map(without_history, forward.args)), kwargs)
+
+
+def without_history(value: Any) -> Any:
+    """A tensor that the database has computed from others as if it had not been."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().requires_grad_(value.requires_grad)
 
 
 def units() -> list[str]:
