@@ -347,3 +347,28 @@ def test_a_rule_that_forgets_an_output_where_there_are_cotangents_of_several_fai
     assert "NONLINEAR" in report.headline
     assert adjudge.examine(right, (x,), seed=seed, mode=mode)
     assert adjudge.examine(lambda x: SineAndExp.apply(x)[0], (x,), seed=seed, mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("returned", "named"),
+    [
+        (lambda x: float(x.detach().sum()), "out (float)"),
+        (lambda x: [x.detach()[0].item(), "a"], "out[0] (float), out[1] (str)"),
+    ],
+)
+def test_what_comes_back_in_place_of_arrays_is_named(returned, named):
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+    with pytest.raises(adjudge.InputError) as caught:
+        adjudge.examine(returned, x)
+
+    assert f"{named} is no floating or complex array of torch" in caught.value.found
+    assert "a Python number carries no derivative" in caught.value.remedy
+
+
+@pytest.mark.parametrize("kwargs", [[1], "a", 3])
+def test_keywords_that_are_no_mapping_are_refused(kwargs):
+    x = torch.ones(2, dtype=torch.float64, requires_grad=True)
+
+    with pytest.raises(adjudge.InputError, match=f"kwargs= is of class {type(kwargs).__name__}"):
+        adjudge.examine(torch.sin, x, kwargs=kwargs)

@@ -316,7 +316,8 @@ def report_of(
     findings: dict[Finding, None] = {}
     beyond: set[Beyond] = set()
     stages: dict[str, StageCount] = {}
-    spent, full, rtol, resolution = problem.counts, False, 0.0, 0.0
+    spent, rtol, resolution = problem.counts, 0.0, 0.0
+    full = bool(outcomes) and all(outcome.full for outcome in outcomes)
     counts = dict.fromkeys(("comparisons", "nonzero", "failed", "undecided", "identities"), 0)
     counts |= {"evaluations": spent.evaluations, "vjps": spent.vjps, "jvps": spent.jvps}
     counts["probes"] = 0
@@ -326,7 +327,6 @@ def report_of(
         verdicts.append(outcome.verdict)
         findings |= dict.fromkeys(outcome.findings)
         beyond |= outcome.beyond
-        full = full or outcome.full
         rtol = max(rtol, outcome.tolerance.relative)
         resolution = max(resolution, outcome.tolerance.resolution)
         counts["identities"] += outcome.identities

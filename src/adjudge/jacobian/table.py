@@ -802,8 +802,7 @@ class Table:
         them would not show beside the others.
         """
         columns = trial.columns
-        plain = columns.tolerance.automatic and not self.problem.modes_taken
-        if not plain or item.depth == SEPARATIONS or columns.base.alone:
+        if not columns.tolerance.automatic or item.depth == SEPARATIONS or columns.base.alone:
             return []
         outputs = hidden_outputs(trial)
         if outputs is None or self._failed or not self.budget.allows(self.budget.column):

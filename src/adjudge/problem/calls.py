@@ -368,6 +368,10 @@ def read_arguments(
         BackendError: An array belongs to no engine that is known and installed, or checked arrays
             belong to two.
     """
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InputError(
+            f"kwargs= is of class {type(kwargs).__name__}", "give a mapping of names to arguments"
+        )
     given = backend_named(backend) if isinstance(backend, str) else backend
     tree, owners, unknown = _owned(inputs, kwargs, given, holder)
     if not owners or (rule is not None and rule.as_matrices):
@@ -704,6 +708,8 @@ class UserCalls:
     signature: Signature | None = None
     differentiable: tuple[int, ...] = ()
     """The indices of those leaves of the result that are floating or complex arrays."""
+    plain: tuple[str, ...] = ()
+    """The leaves of the result that are no arrays, and not `None`, with their types."""
     mutated: tuple[str, ...] = ()
     """The names of unchecked arrays that the first evaluation wrote into."""
     single: tuple[object, object] | None = None
@@ -827,6 +833,11 @@ class UserCalls:
                 f"{name} (of class {type(leaf).__name__})"
                 for name, leaf in zip(tree.names, tree.leaves, strict=True)
                 if _hides_arrays(leaf)
+            )
+            self.plain = tuple(
+                f"{name} ({type(leaf).__name__})"
+                for name, leaf in zip(tree.names, tree.leaves, strict=True)
+                if leaf is not None and not is_array_like(leaf)
             )
             self.signature = signature
             if chosen and tree.leaves[0] is result:  # and nothing else

@@ -707,6 +707,10 @@ def base_of(problem: Problem, outputs: Arrays) -> Base:
     )
 
 
+FEW_LEAVES = 3
+"""The most leaves without a derivative that an error names."""
+
+
 def require_outputs(base: Base) -> None:
     """Raises `InputError` where the function returns nothing that has a derivative."""
     if not base.Y.leaves:
@@ -714,6 +718,7 @@ def require_outputs(base: Base) -> None:
         kind = f"floating or complex array of {base.problem.backend.name}"
         arrays = () if calls is None or calls.signature is None else calls.signature.arrays
         found = [f"{one[0]} ({one[2]} of shape {one[1]})" for one in arrays if one is not None]
+        found += [] if calls is None else calls.plain[:FEW_LEAVES]
         what = f"{', '.join(found)} is no {kind}" if found else f"no {kind}"
         if calls is not None and calls.opaque:
             raise InputError(
@@ -723,7 +728,8 @@ def require_outputs(base: Base) -> None:
             )
         raise InputError(
             f"the function returns nothing that can be differentiated: {what}",
-            "return arrays of the same framework as the inputs; is a `return` missing?",
+            "return arrays of the same framework as the inputs (a Python number carries no "
+            "derivative, as of `float(y)` or `y.item()`); is a `return` missing?",
         )
 
 

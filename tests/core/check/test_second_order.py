@@ -221,3 +221,28 @@ def test_a_wrong_third_derivative_fails_in_the_third_order_alone():
     report = examine(rule, A, modes=["R", "RR", "RRR"])
 
     assert {"R": Verdict.PASS, "RR": Verdict.PASS, "RRR": Verdict.FAIL} == dict(report.modes)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e5, 1e8])
+@pytest.mark.parametrize("wrong", [(2, 0.0), (2, 1.1), (1, 1.1)])
+@pytest.mark.parametrize("by", ["hess", "hessp"])
+def test_a_small_entry_of_a_hessian_hides_behind_no_large_one(scale, wrong, by):
+    x = np.random.default_rng(21).normal(size=3)
+    sizes = np.array([scale, 1.0, 1 / scale])
+    (entry, factor), bad = wrong, np.ones(3)
+    bad[entry] = factor
+
+    def f(x):
+        return np.sum(sizes * (x**2 / 2 + x**3 / 6))
+
+    def grad(x):
+        return sizes * (x + x**2 / 2)
+
+    def given(part):
+        if by == "hess":
+            return ByHand(f, grad=grad, hess=lambda x: np.diag(part * sizes * (1 + x)))
+        return ByHand(f, grad=grad, hessp=lambda x, p: part * sizes * (1 + x) * p)
+
+    for seed in range(10):
+        assert examine(given(np.ones(3)), x, seed=seed, blame=False).verdict is Verdict.PASS
+        assert examine(given(bad), x, seed=seed, blame=False).verdict is Verdict.FAIL
