@@ -283,6 +283,12 @@ CANCELLATION_UNITS = 2.0**16
 different roundings of zero. A gap of up to this many units of rounding of f over the scale of x is
 put down to that, and a disagreement below it is not seen. The value is ours and has no
 derivation."""
+ADJOINT_SAMPLES = 6
+"""Pairs of points within rounding of x at which the gap of two modes is taken again. With two pairs
+an error of 1e-7 in a rule of condition 1e7 passes for rounding. The value is ours."""
+SURE_OF_MEAN = 5.0
+"""A gap is one of the rules where its mean is so many times its standard error: of twelve samples
+that scatter about zero one set of 2500 has such a mean (Student's distribution)."""
 ADJOINT_RETRIES = 4
 """To take a gap again costs a vjp and a jvp at up to six points, and a wrong rule of many inputs
 has many gaps. No more than this many of one table are taken again, the largest first; only gaps
@@ -879,6 +885,10 @@ largest number beside it, which is what constants in single precision make: one 
 spacing, and the root of one or a product with another makes more. Without it right rules with
 `torch.where(x > 0, 1.0, 0.1)` or `torch.tensor(1 / 3)` fail, since they are judged in float64. The
 value is ours."""
+CANCELLED_BY_CONSTANTS = 2.0**-10
+"""Terms with such constants may cancel in an entry, which is off by a larger part of itself then,
+and by this part at most. Without it an entry that is missing beside one of 1e6 was what a constant
+makes. The value is ours."""
 CONVERTED_PART = 2.0**-40
 """Two derivatives in double precision are others from this part of the largest number of a leaf on,
 which is far below what a conversion to float32 makes, 2^-25, and far above what another order of

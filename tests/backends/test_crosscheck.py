@@ -272,3 +272,21 @@ def test_the_same_choice_at_a_kink_agrees(seed):
     x, names = (np.array([1.0, 1.0, -1.0]),), ["torch", "jax"]
 
     assert crosscheck(functions, x, names, seed=seed, compile=False).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("odd", ["torch", "jax", "numpy"])
+def test_of_three_engines_the_one_that_differs_is_told_wherever_it_stands(odd, dtype):
+    factor = dict.fromkeys(("torch", "jax", "numpy"), 1.0) | {odd: 1.001}
+    functions = {
+        "torch": lambda x: torch.tanh(x) * factor["torch"],
+        "jax": lambda x: jnp.tanh(x) * factor["jax"],
+        "numpy": lambda x: np.tanh(x) * factor["numpy"],
+    }
+    x = np.array([0.1, -0.7, 1.2], dtype)
+
+    for seed in range(4):
+        report = crosscheck(functions, (x,), list(functions), seed=seed, raise_exception=False)
+
+        assert report.verdict is Verdict.FAIL
+        assert [odd] == [name for name, cell in report.cells["value"].items() if cell == "FAIL"]

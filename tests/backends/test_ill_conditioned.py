@@ -31,11 +31,10 @@ def test_modes_that_are_apart_by_rounding_alone_are_consistent():
         assert report.verdict is Verdict.PASS, report
 
 
-@pytest.mark.parametrize("off", [1e-7, 1e-6, 1e-4])
-def test_modes_that_are_apart_by_more_are_inconsistent(off):
-    class Scaled(torch.autograd.Function):
-        """The identity, with a gradient that is off."""
+def scaled(off):
+    """The identity, with a gradient that is off."""
 
+    class Scaled(torch.autograd.Function):
         @staticmethod
         def forward(x):
             return x.clone()
@@ -52,11 +51,40 @@ def test_modes_that_are_apart_by_more_are_inconsistent(off):
         def jvp(ctx, v):
             return v.clone()
 
+    return Scaled.apply
+
+
+@pytest.mark.parametrize("off", [1e-7, 1e-6, 1e-4])
+def test_modes_that_are_apart_by_more_are_inconsistent(off):
     def f(scale, height, noise):
-        return likelihood(Scaled.apply(scale), height, noise)
+        return likelihood(scaled(off)(scale), height, noise)
 
     for seed in range(10):
         report = examine(f, point(), modes=["R", "F"], seed=seed, blame=False)
 
         assert report.verdict is Verdict.FAIL
         assert Status.INCONSISTENT in {one.status for one in report.findings}
+
+
+def hilbert(order):
+    k = torch.arange(1, order + 1, dtype=torch.float64)
+    return (1 / (k[:, None] + k - 1)).requires_grad_()
+
+
+FUNCTIONS = {
+    "solve": (lambda a: torch.linalg.solve(a, a.new_ones(6)), 6),
+    "logdet": (lambda a: torch.logdet(a), 7),
+    "cholesky": (lambda a: torch.linalg.cholesky((a + a.T) / 2), 6),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_error_is_no_rounding_where_every_step_changes_the_derivative(name):
+    g, order = FUNCTIONS[name]
+
+    for seed in range(10):
+        for off in (0.0, 1e-7, 1e-5):
+            f = (lambda a, off=off: g(scaled(off)(a))) if off else g
+            report = examine(f, hilbert(order), modes=["R", "F"], seed=seed, blame=False)
+
+            assert report.verdict is (Verdict.FAIL if off else Verdict.PASS), report

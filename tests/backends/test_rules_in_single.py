@@ -45,8 +45,8 @@ def functions(xp):
     return {"silu": lambda x: x / (1 + xp.exp(-x)), "softmax": softmax}
 
 
-def verdicts(f, x, seeds=10):
-    return {examine(f, x, seed=seed, blame=False).verdict for seed in range(seeds)}
+def verdicts(f, x, seeds=10, **options):
+    return {examine(f, x, seed=seed, blame=False, **options).verdict for seed in range(seeds)}
 
 
 @cells(
@@ -125,15 +125,52 @@ CONSTANTS = {
 }
 
 
-@cells(("name", "dtype"), torch=product(CONSTANTS, NARROW))
+@cells(
+    ("name", "dtype", "options"),
+    torch=[
+        *product(CONSTANTS, NARROW, [{}]),
+        *product(CONSTANTS, ["float32"], [{"modes": ["R"]}]),
+    ],
+)
 def test_a_rule_may_hold_constants_in_float32_for_no_more_digits(
-    adjudge_backend, with_vjp, name, dtype
+    adjudge_backend, with_vjp, name, dtype, options
 ):
     f, right, wrong = CONSTANTS[name]
     x = adjudge_backend.array(numbers(), dtype)
 
-    assert {Verdict.PASS} == verdicts(with_vjp(f, right), x)
-    assert {Verdict.FAIL} == verdicts(with_vjp(f, wrong), x)
+    assert {Verdict.PASS} == verdicts(with_vjp(f, right), x, **options)
+    assert {Verdict.FAIL} == verdicts(with_vjp(f, wrong), x, **options)
+
+
+@cells(("size", "dtype"), torch=product([400, 20000], ["float32", "bfloat16"]))
+def test_a_constant_is_off_to_the_same_side_in_every_entry(adjudge_backend, with_vjp, size, dtype):
+    x = adjudge_backend.array(np.random.default_rng(5).normal(size=size), dtype)
+
+    def third(of):
+        return with_vjp(lambda x: x / 3, lambda x, w: w * torch.tensor(of / 3))
+
+    assert {Verdict.PASS} == verdicts(third(1.0), x, 4)
+    assert {Verdict.FAIL} == verdicts(third(1.0 + 1e-5), x, 4)
+
+
+@cells("dtype", torch=NARROW)
+def test_an_entry_that_is_missing_beside_a_large_one_is_no_rounding(
+    adjudge_backend, with_vjp, dtype
+):
+    weights = np.array([1e4, 1.0, 2.0, 3.0, 0.5])
+    x = adjudge_backend.array([0.7, -0.4, 1.1, 0.3, 0.9], dtype)
+
+    def rule(part):
+        c = torch.tensor(weights / 3)
+        kept = torch.tensor([1.0, part, 1.0, 1.0, 1.0])
+        third = torch.tensor(1 / 3)
+        return with_vjp(
+            lambda x: (c.to(x.dtype) * x * x).sum(),
+            lambda x, w: w * 2 * (c * 3).to(x.dtype) * x * kept * third,
+        )
+
+    assert Verdict.PASS not in verdicts(rule(0.0), x)
+    assert Verdict.FAIL not in verdicts(rule(1.0), x)
 
 
 @cells("size", torch=[2000])

@@ -19,6 +19,7 @@ from adjudge.check.one_problem import (
 )
 from adjudge.check.options import Settings
 from adjudge.constants import (
+    CANCELLED_BY_CONSTANTS,
     CLOSE_PART,
     COARSE_EPS,
     CONSTANT_UNITS,
@@ -31,6 +32,7 @@ from adjudge.constants import (
 from adjudge.errors import AdjudgeError, Catching, NotSupportedError
 from adjudge.estimate import SIGNIFICANT_BITS, Exact, dtype_inside, significant_bits
 from adjudge.findings import (
+    AffineOff,
     CoarseAgreement,
     Disagreement,
     Finding,
@@ -520,10 +522,13 @@ def _off_by_constants(formula: Judgement, base: Base, letters: str, part: float)
     or sixteen bits is judged in double. It is the entries that are asked, since an error of one
     among many is as small a part of a projection.
     """
-    entries = [one.first for one in _disagreements(formula)]
+    found = _disagreements(formula)
     failed = [one for one in formula.findings if one.verdict is Verdict.FAIL]
-    if not failed or len(entries) < len(failed):
+    if not failed or len(found) < len(failed):
         return False
+    if any(one.part > part for one in found if isinstance(one, AffineOff)):
+        return False
+    entries = [one.first for one in found if isinstance(one, Disagreement)]
     letter = "R" if "R" in letters else "F"
     for entry in entries:
         of, by = _part_of(base.problem.X, entry.input), _part_of(base.Y, entry.output)
@@ -532,7 +537,8 @@ def _off_by_constants(formula: Judgement, base: Base, letters: str, part: float)
         w = np.zeros(base.Y.size if letter == "R" else base.problem.X.size)
         w[by] = 1.0
         size = max(largest(_image(base, letter, w)[of]), abs(entry.reference))
-        if not abs(entry.automatic - entry.reference) <= part * size:
+        most = min(part * size, max(part, CANCELLED_BY_CONSTANTS) * abs(entry.reference))
+        if not abs(entry.automatic - entry.reference) <= most:
             return False
     return True
 
@@ -543,10 +549,10 @@ def _part_of(space: Space, name: str) -> slice:
     return next((part for leaf, part in named if leaf.name == name), slice(None))
 
 
-def _disagreements(outcome: Judgement) -> list[Disagreement]:
+def _disagreements(outcome: Judgement) -> list[Disagreement | AffineOff]:
     """Returns where automatic values were seen to be wrong beside differences."""
     failed = (one.detail for one in outcome.findings if one.verdict is Verdict.FAIL)
-    return [detail for detail in failed if isinstance(detail, Disagreement)]
+    return [detail for detail in failed if isinstance(detail, Disagreement | AffineOff)]
 
 
 def _image(base: Base, letter: str, w: Vector) -> Vector:

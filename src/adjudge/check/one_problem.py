@@ -615,7 +615,9 @@ class _Case:
         settings, table = self.settings, self.table
         if settings.thorough and self.tolerance.automatic:
             coarsest = self.tolerance.coarsest
-            table.affine = Affine(self.problem, self.base, self.probes, coarsest)
+            table.affine = Affine(
+                self.problem, self.base, self.probes, coarsest, self.tolerance.constants
+            )
         for failure in table.fill():
             self._prove_entry(failure)
         if table.carried_dtype is not None:

@@ -150,6 +150,8 @@ class Affine:
     base: Base
     probes: Probes
     eps: float
+    constants: float = 0.0
+    """See `Tolerance.constants`."""
     findings: list[Finding] = field(default_factory=list)
     compared: int = 0
     tried: int = 0
@@ -270,8 +272,8 @@ class Affine:
         """
         self.compared += int(np.count_nonzero(values.holds))
         automatic, reference = values.automatic, values.reference
-        gap = np.abs(automatic - reference)
-        bound = CURVATURE_BARS * values.bound
+        gap, whole = np.abs(automatic - reference), np.fmax(np.abs(automatic), np.abs(reference))
+        bound = CURVATURE_BARS * values.bound + self.constants * whole
         apart = values.holds & np.isfinite(automatic) & ~(gap <= bound)
         if not np.any(apart):
             return

@@ -282,6 +282,9 @@ class Comparison:
             known = EXACT_UNITS * t.eps * self.scales.secant
             # Values that are not finite say nothing of rounding.
             part = np.maximum(part, np.fmin(known, t.ordinary * self.largest))
+        if t.constants:  # each is off to the same side in all terms of a projection
+            whole = np.fmax(np.abs(self.automatic), np.abs(self.reference))
+            part = np.maximum(part, t.constants * whole)
         allowed = self.error + part + UNDERFLOW
         return allowed + t.spread * self.scales.weight if t.spread else allowed
 
