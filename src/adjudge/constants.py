@@ -287,8 +287,9 @@ ADJOINT_SAMPLES = 6
 """Pairs of points within rounding of x at which the gap of two modes is taken again. With two pairs
 an error of 1e-7 in a rule of condition 1e7 passes for rounding. The value is ours."""
 SURE_OF_MEAN = 5.0
-"""A gap is one of the rules where its mean is so many times its standard error: of twelve samples
-that scatter about zero one set of 2500 has such a mean (Student's distribution)."""
+"""A gap is one of the rules where its mean is so many times its standard error. Without a bound as
+wide right rules would fail: of twelve samples that scatter about zero one set of 2500 has such a
+mean (Student's distribution), and with 3 one of 80. The value is ours."""
 ADJOINT_RETRIES = 4
 """To take a gap again costs a vjp and a jvp at up to six points, and a wrong rule of many inputs
 has many gaps. No more than this many of one table are taken again, the largest first; only gaps
