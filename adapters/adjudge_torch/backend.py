@@ -143,8 +143,7 @@ class TorchBackend(_Torch):
     def vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Pullback]:
         x = tuple(map(_recording, x))
         ends = edges(x)
-        with noting_calls() as calls:
-            y = f(x)
+        y, calls = noting_calls(f, x)
         return y, partial(self._gradients, y, ends, calls=calls)
 
     def _gradients(
@@ -218,8 +217,7 @@ class TorchBackend(_Torch):
         def gradient_map(x_and_w: Arrays) -> Arrays:
             x = tuple(map(_recording, x_and_w[:x_count]))
             ends = edges(x)
-            with noting_calls() as calls:
-                y = f(x)
+            y, calls = noting_calls(f, x)
             g = self._gradients(y, ends, x_and_w[x_count:], create_graph=True, calls=calls)
             return self.arrays.zeros_for_absent(g, x)
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 import operator
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
-from itertools import chain
 from typing import Any
 
 import torch
@@ -32,15 +31,6 @@ from adjudge_torch import precision
 _EXACT = (torch.float64, torch.complex128)
 """The dtypes whose precision no setting changes."""
 _AS_EXACT_AS_THE_DTYPE = Precision()
-
-
-def _parameters(one: object) -> Iterable[torch.Tensor]:
-    """Returns the tensors of an object in which backward passes add up gradients."""
-    if isinstance(one, torch.nn.Module):
-        return one.parameters()
-    if isinstance(one, torch.Tensor) and one.is_leaf and one.requires_grad:
-        return (one,)
-    return ()
 
 
 @contextmanager
@@ -185,8 +175,12 @@ class TorchEnvironment(Environment):
         )
 
     def keeping_gradients(self, held: Sequence[object]) -> AbstractContextManager[None]:
-        leaves = {id(one): one for one in chain.from_iterable(map(_parameters, held))}
-        return _kept_gradients(list(leaves.values())) if leaves else nullcontext()
+        leaves = [one for one in held if isinstance(one, torch.Tensor) and one.requires_grad]
+        for one in held:
+            if isinstance(one, torch.nn.Module):
+                leaves += one.parameters()
+        each = {id(leaf): leaf for leaf in leaves if leaf.is_leaf}
+        return _kept_gradients(list(each.values())) if each else nullcontext()
 
     def widening(self) -> AbstractContextManager[None]:
         return precision.Widening()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -11,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.nn.parameter import is_lazy
 
-from adjudge.engine import Array, Arrays, Functional, FunctionClass
+from adjudge.engine import Array, Arrays, FlatFunction, Functional, FunctionClass
 from adjudge.errors import InputError
 
 
@@ -87,9 +86,8 @@ Within: TypeAlias = Callable[[Callable[[], Any]], Any]
 _CALLS: ContextVar[list[Within] | None] = ContextVar("calls", default=None)
 
 
-@contextlib.contextmanager
-def noting_calls() -> Iterator[list[Within]]:
-    """Returns a context that yields the calls of modules with other values that are made in it.
+def noting_calls(f: FlatFunction, x: Arrays) -> tuple[Arrays, list[Within]]:
+    """Returns the outputs of `f`, and the calls of modules with other values that it makes.
 
     A backward pass has to be run within them: a rule may call its module once more, as that of a
     checkpoint does, and asks for the gradients of the parameters that it was given. Without this it
@@ -99,7 +97,7 @@ def noting_calls() -> Iterator[list[Within]]:
     outer = _CALLS.get()
     token = _CALLS.set(noted)
     try:
-        yield noted
+        return f(x), noted
     finally:
         _CALLS.reset(token)
         if outer is not None:  # whose backward pass runs that of this one again
