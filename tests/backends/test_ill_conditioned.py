@@ -31,31 +31,14 @@ def test_modes_that_are_apart_by_rounding_alone_are_consistent():
         assert report.verdict is Verdict.PASS, report
 
 
-def scaled(off):
-    """The identity, with a gradient that is off."""
-
-    class Scaled(torch.autograd.Function):
-        @staticmethod
-        def forward(x):
-            return x.clone()
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
-
-        @staticmethod
-        def backward(ctx, w):
-            return (1 + off) * w
-
-        @staticmethod
-        def jvp(ctx, v):
-            return v.clone()
-
-    return Scaled.apply
+@pytest.fixture
+def scaled(rule):
+    """`scaled(off)`: the identity, with a gradient that is off."""
+    return lambda off: rule(lambda x: x.clone(), lambda x, w: (1 + off) * w, lambda x, v: v.clone())
 
 
 @pytest.mark.parametrize("off", [1e-7, 1e-6, 1e-4])
-def test_modes_that_are_apart_by_more_are_inconsistent(off):
+def test_modes_that_are_apart_by_more_are_inconsistent(scaled, off):
     def f(scale, height, noise):
         return likelihood(scaled(off)(scale), height, noise)
 
@@ -79,7 +62,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_error_is_no_rounding_where_every_step_changes_the_derivative(name):
+def test_an_error_is_no_rounding_where_every_step_changes_the_derivative(scaled, name):
     g, order = FUNCTIONS[name]
 
     for seed in range(10):

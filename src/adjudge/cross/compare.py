@@ -80,7 +80,7 @@ class EngineComparison:
     """By mode and engine, why it has no numbers: UNSUPPORTED or RAISED, and the reason."""
     other_in_double: bool = False
     """Whether the function in double precision has another value than on every engine."""
-    with_double: bool = False
+    held_against_double: bool = False
     """Whether numbers were held against the function in double precision."""
     double_on: dict[str, str] = field(default_factory=dict)
     """The engine on which a function in double precision runs, by the name of that function."""
@@ -104,9 +104,9 @@ class EngineComparison:
             like_it = {self.reporting(double.name)}
             like_it |= {e.name for pair in alike if like_it & {x.name for x in pair} for e in pair}
             with_double = [(e, double) for e in self.engines if e.name in like_it]
-            if self._is_another_function(with_double) or self._differ(alike, with_double):
+            if self._is_another_function(with_double, alike):
                 double, with_double = None, []
-        self.with_double = double is not None
+        self.held_against_double = double is not None
         for quantity in self.quantities:
             known = double is not None and self.numbers_of(quantity, double) is not None
             compared = with_double if known else alike
@@ -128,34 +128,25 @@ class EngineComparison:
                 ]
             self._accuse_outlier(quantity.mode or VALUE)
 
-    def _is_another_function(self, pairs: Sequence[tuple[Engine, Engine]]) -> bool:
-        """Returns whether the function in double precision, the second of each pair, has another
-        value than on every engine.
-        """
-        found = [self.compare(self.quantities[0], one, two) for one, two in pairs]
-        another = all(d is not None and d.verdict is Verdict.FAIL for d in found)
-        if another:
-            self.comparisons.pop(VALUE, None)
-        self.other_in_double |= another
-        return another
-
-    def _differ(
-        self,
-        pairs: Sequence[tuple[Engine, Engine]],
-        with_double: Sequence[tuple[Engine, Engine]],
+    def _is_another_function(
+        self, with_double: Sequence[tuple[Engine, Engine]], pairs: Sequence[tuple[Engine, Engine]]
     ) -> bool:
-        """Returns whether the values of two engines differ by more than rounding, so that the
-        function in double precision is that of one of them alone.
+        """Returns whether the function in double precision, the second of each pair in
+        `with_double`, has another value than on every engine, or is that of one of two engines
+        alone: their values differ by more than rounding.
 
-        Without it the engine whose function it is was right by definition: of three, the two that
-        agree were said to be wrong where that one comes first.
+        Without the second the engine whose function it is was right by definition: of three, the
+        two that agree were said to be wrong where that one comes first.
         """
         value = self.quantities[0]
-        if not any(self.compare(value, one, two) for one, two in with_double):
-            return False
-        found = [self.compare(value, one, two) for one, two in pairs]
-        self.comparisons.pop(VALUE, None)
-        return any(one is not None and one.verdict is Verdict.FAIL for one in found)
+        found = [self.compare(value, one, two) for one, two in with_double]
+        another = all(d is not None and d.verdict is Verdict.FAIL for d in found)
+        self.other_in_double |= another
+        if not another and any(found):
+            between = (self.compare(value, one, two) for one, two in pairs)
+            another = any(d is not None and d.verdict is Verdict.FAIL for d in between)
+        self.comparisons.pop(VALUE, None)  # what is compared in the end is counted then
+        return another
 
     def failing(self, quantity: str) -> list[Divergence]:
         """Returns the divergences in one quantity that fail."""

@@ -179,7 +179,7 @@ class _Crosscheck:
         if reference == DOUBLE and self.options.get("in_double") is not False:
             double = self._in_double(comparison, running)
         comparison.judge(pairs, double)
-        return "" if double is None or not comparison.with_double else double.name
+        return "" if double is None or not comparison.held_against_double else double.name
 
     def _in_double(self, comparison: EngineComparison, running: Sequence[Engine]) -> Engine | None:
         """Returns f in double precision on the first engine where it runs so; `None` where it does

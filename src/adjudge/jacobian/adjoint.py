@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -18,9 +17,7 @@ from adjudge.constants import (
     ADJOINT_SAMPLES,
     CANCELLATION_UNITS,
     RUNS_APART,
-    SURE_OF_MEAN,
 )
-from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import Column, narrowest_eps
 from adjudge.findings import Entry, Method, Scheme
 from adjudge.floats import Vector, norm
@@ -29,8 +26,8 @@ from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.rounding import (
     is_systematic,
     perturbed,
-    points_within_rounding,
     rounding_part,
+    scatters_about_zero,
 )
 from adjudge.jacobian.stages import Trial
 from adjudge.problem import Forward, Problem, Reverse, Stream, generator, undetectable_slope
@@ -120,24 +117,11 @@ class AdjointTest:
 
     @staticmethod
     def _is_rounding(columns: Columns, found: Column, k: int) -> bool:
-        """Returns whether the gap scatters about zero at points within rounding of x.
-
-        Over so short a way no derivative changes by much, and so a gap of the rules stays what it
-        is. The test is Student's, of the mean; the points and the bound are ours.
-        """
+        """Returns whether the gap is one of rounding; without room to ask, it is none."""
         problem, seed = columns.problem, columns.probes.seed
         if not problem.counts.allows(4 * ADJOINT_SAMPLES):
             return False
-        gap_at, gaps = _gap_at(columns, found, k), []
-        for number in range(ADJOINT_SAMPLES):
-            for point in points_within_rounding(problem, seed + number):
-                there = attempt(partial(gap_at, problem, point), NotSupportedError)
-                if there is not None and np.isfinite(there):
-                    gaps.append(there)
-        if len(gaps) < ADJOINT_SAMPLES:
-            return False
-        error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5
-        return bool(abs(float(np.mean(gaps))) <= SURE_OF_MEAN * error)
+        return scatters_about_zero(problem, seed, _gap_at(columns, found, k))
 
     @staticmethod
     def _is_systematic(columns: Columns, found: Column, k: int, gap: float) -> bool:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    ADJOINT_SAMPLES,
     COARSE_EPS,
     CONSTANT_RATIO,
     DERIVATIVE_UNITS,
@@ -35,6 +36,7 @@ from adjudge.constants import (
     SMOOTH_STEPS,
     SPACING_UNITS,
     STANDARD_ERRORS,
+    SURE_OF_MEAN,
     WORST_ENTRIES,
     WRONG_FACTOR,
 )
@@ -192,6 +194,28 @@ def is_systematic(
             if len(gaps) >= ENOUGH_POINTS and not constant(e, held).item():
                 return False
     return len(gaps) > ENOUGH_POINTS
+
+
+def scatters_about_zero(
+    problem: Problem, seed: int, gap_at: Callable[[Problem, Vector], float]
+) -> bool:
+    """Returns whether the difference of two numbers scatters about zero at points within rounding
+    of x.
+
+    Over so short a way no derivative changes by much, and so a gap of the rules stays what it is,
+    also where `is_systematic` finds the derivative changed at every point. The test is Student's,
+    of the mean; the points and the bound are ours.
+    """
+    gaps = []
+    for number in range(ADJOINT_SAMPLES):
+        for point in points_within_rounding(problem, seed + number):
+            there = attempt(partial(gap_at, problem, point), NotSupportedError)
+            if there is not None and np.isfinite(there):
+                gaps.append(there)
+    if len(gaps) < ADJOINT_SAMPLES:
+        return False
+    error = float(np.std(gaps, ddof=1)) / len(gaps) ** 0.5
+    return bool(abs(float(np.mean(gaps))) <= SURE_OF_MEAN * error)
 
 
 def apart_between(draws: Array) -> Vector:
