@@ -83,6 +83,29 @@ def test_a_rule_that_rounds_to_sixteen_bits_is_wrong_in_float32(
     assert {Verdict.PASS} == verdicts(with_vjp(f, right), x, seeds)
 
 
+@cells("narrow", torch=["bfloat16", None])
+def test_a_rule_of_a_norm_that_rounds_to_sixteen_bits_is_wrong_in_float32(
+    adjudge_backend, with_vjp, narrow
+):
+    def root(x):
+        return torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    def rule(x, gain, w):
+        r, y = root(x), x.float()
+        m = w.float() * gain.float()
+        m = m if narrow is None else m.to(getattr(torch, narrow)).float()
+        of_x = r * m - r**3 * y * (m * y).mean(-1, keepdim=True)
+        return of_x.to(x.dtype), (w.float() * y * r).sum(0).to(gain.dtype)
+
+    norm = with_vjp(lambda x, gain: (x.float() * root(x) * gain.float()).to(x.dtype), rule)
+    draws = np.random.default_rng(0)
+    x, gain = (adjudge_backend.array(draws.normal(size=k), "float32") for k in ((16, 32), 32))
+
+    found = {examine(norm, (x, gain), seed=seed, blame=False).verdict for seed in range(10)}
+
+    assert {Verdict.PASS if narrow is None else Verdict.FAIL} == found
+
+
 def leaky(slope):
     return lambda x, w: w * torch.where(x > 0, 1.0, slope)
 
@@ -157,32 +180,17 @@ def test_a_constant_is_off_to_the_same_side_in_every_entry(adjudge_backend, with
 def test_an_entry_that_is_missing_beside_a_large_one_is_no_rounding(
     adjudge_backend, with_vjp, dtype
 ):
-    weights = np.array([1e4, 1.0, 2.0, 3.0, 0.5])
-    x = adjudge_backend.array([0.7, -0.4, 1.1, 0.3, 0.9], dtype)
+    weights, kept = np.ones(30), np.ones(30)
+    weights[0] = 1e4 if dtype == "float16" else 1e6
 
     def rule(part):
-        c = torch.tensor(weights / 3)
-        kept = torch.tensor([1.0, part, 1.0, 1.0, 1.0])
-        third = torch.tensor(1 / 3)
-        return with_vjp(
-            lambda x: (c.to(x.dtype) * x * x).sum(),
-            lambda x, w: w * 2 * (c * 3).to(x.dtype) * x * kept * third,
-        )
+        kept[7] = part
+        c, left = (torch.tensor(of).to(x.dtype) for of in (weights, kept))
+        return with_vjp(lambda x: (x * x * c).sum(), lambda x, w: 2 * w * x * c * left.to(w.dtype))
+
+    values = np.random.default_rng(6).normal(size=30)
+    values[[0, 7]] = 3.0, 0.1
+    x = adjudge_backend.array(values, dtype)
 
     assert Verdict.PASS not in verdicts(rule(0.0), x)
     assert Verdict.FAIL not in verdicts(rule(1.0), x)
-
-
-@cells("size", torch=[2000])
-def test_one_entry_among_many_that_is_off_by_more_than_a_constant_fails(
-    adjudge_backend, with_vjp, size
-):
-    x = adjudge_backend.array(np.random.default_rng(4).normal(size=size), "float32")
-
-    def spoiled(x, w):
-        g = leaky(0.1)(x, w)
-        return torch.cat([g[:7], 1.0001 * g[7:8], g[8:]])
-
-    f = CONSTANTS["where"][0]
-    assert {Verdict.FAIL} == verdicts(with_vjp(f, spoiled), x)
-    assert {Verdict.PASS} == verdicts(with_vjp(f, leaky(0.1)), x)
