@@ -142,6 +142,9 @@ class LucidBackend(AutodiffBackend):
     def requires_grad(self, leaf: Array) -> bool:
         return bool(leaf.requires_grad)
 
+    def constant(self, leaf: Array) -> Array:
+        return lucid.tensor(leaf) if leaf.requires_grad else leaf
+
     def detached(self, y: Array) -> bool:
         return not y.requires_grad
 

@@ -128,6 +128,9 @@ class _Torch(AutodiffBackend):
     def requires_grad(self, leaf: Array) -> bool | None:
         return bool(leaf.requires_grad)
 
+    def constant(self, leaf: Array) -> Array | None:
+        return of_class_of(leaf, leaf.detach())
+
     def implicit_samplers(self, f: FlatFunction, x: Arrays) -> Sequence[str]:
         return captured.implicit_samplers(f(tuple(map(_recording, x))))
 

@@ -121,6 +121,7 @@ class Remedy(Enum):
     LIMIT_PROBE = auto()
     APPLY_LINEAR_MAP = auto()
     READ_STRIDES = auto()
+    MIND_REQUIRED = auto()
     ACCEPT_UNDEFINED = auto()
     ACCEPT_OR_EXCUSE_UNDEFINED = auto()
     RETURN_VALUE = auto()
@@ -544,6 +545,7 @@ class Task(Enum):
 
     UNDEFINED_TANGENTS = auto()
     UNDEFINED_COTANGENTS = auto()
+    GRADIENTS_OF_SOME = auto()
     ADDITIVITY = auto()
     BATCHED_COTANGENTS = auto()
     BATCHED_TANGENTS = auto()
@@ -634,6 +636,28 @@ class UndefinedNotZeros(Unequal):
     """Undefined tangents beside that of `leaf` give something else than zeros there."""
 
     leaf: str
+
+
+class AnotherAlone(Unequal):
+    """A gradient is another one where the engine is asked for no gradients but those of `leaf`."""
+
+    leaf: str
+
+
+class AloneRaised(Detail):
+    """A rule raises where the engine is asked for no gradients but those of `leaf`."""
+
+    leaf: str
+    raised: Raised
+
+
+class AloneNotTried(Detail):
+    """The function raises, or has another value (`raised` is empty), where the engine is asked for
+    no gradients but those of `leaf`.
+    """
+
+    leaf: str
+    raised: Raised | None = None
 
 
 class BatchUnlikeLoop(Unequal):

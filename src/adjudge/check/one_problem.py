@@ -546,6 +546,9 @@ class _Case:
             findings += pullbacks.additive_pair(row, self.in_life)
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
             findings += pullbacks.undefined()
+        parts = pullbacks.parts
+        if parts and budget.affords(Task.GRADIENTS_OF_SOME, 2 * len(parts)):
+            findings += pullbacks.of_some(row)
         work = 3 * len(self.base.Y.leaves)
         if self.settings.check_batched_grad:
             self._check_batches(pullbacks.batched, "vmap(R)", Task.BATCHED_COTANGENTS, work)

@@ -678,6 +678,12 @@ class AutodiffBackend(ABC):
         """Returns whether the user marked `leaf` for differentiation; `None` where nobody can."""
         return None
 
+    def constant(self, leaf: Array) -> Array | None:
+        """Returns `leaf` as an array of which rules see that no gradient is required; `None` where
+        rules know nothing of that.
+        """
+        return None
+
     def precision(self, array: Array) -> Precision:
         """Returns how exactly the engine computes with `array` what is judged."""
         found = self.environment.precision(array)
@@ -806,6 +812,7 @@ class WrappedBackend(OtherDerivatives):
     holding = _of_inner("holding")
     detached = _of_inner("detached")
     requires_grad = _of_inner("requires_grad")
+    constant = _of_inner("constant")
 
     def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
         changed = copy.copy(self)

@@ -116,6 +116,7 @@ def _extended(
         evaluate=function,
         widened=None,
         anew=None,
+        closed_over=len(captured),
     )
 
 

@@ -34,6 +34,7 @@ from adjudge.engine import (
     HandBackend,
     MaybeArrays,
     Program,
+    Pullback,
     replaced,
 )
 from adjudge.errors import (
@@ -116,6 +117,8 @@ class Problem:
     may have other dtypes, as those of f have past its conversions."""
     constraints: tuple[str, ...] = ()
     """Texts that say which inputs are checked along which set; `x` holds their coordinates."""
+    closed_over: int = 0
+    """The number of leaves at the end of X that are no input, but what f closes over."""
     recorded: dict[Hashable, Program] = field(default_factory=dict)
     """What f did at x, and at points beside it, where that was asked in some composition."""
 
@@ -739,17 +742,31 @@ RAISED_IN_VJP = "adjudge: raised in the vjp (the backward pass), not in the func
 class Reverse:
     """Reverse mode at a point: `w -> J* w` on vectors, with every vjp counted."""
 
-    def __init__(self, problem: Problem, at: Vector | None = None) -> None:
-        """Evaluates f once in the engine's reverse mode, at x or at the point `at` of X."""
+    def __init__(
+        self, problem: Problem, at: Vector | None = None, only: Sequence[int] | None = None
+    ) -> None:
+        """Evaluates f once in the engine's reverse mode, at x or at the point `at` of X.
+
+        With `only`, the indices of some leaves of X, gradients are required of these alone: all
+        other leaves are constants for the engine, and their gradients are absent.
+        """
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
         self._pulling = marking(Source.DERIVATIVE)
+        vjp, function = problem.backend.vjp, problem.function
         with OF_DERIVATIVE:
-            self.outputs, self._pullback = problem.backend.vjp(problem.function, self.x)
+            if only is None:
+                self.outputs, self._pullback = vjp(function, self.x)
+            else:
+                some = tuple([self.x[j] for j in only])
+                constants = tuple(map(problem.backend.constant, self.x))
+                own = partial(_with_constants, function, constants, only)
+                self.outputs, pullback = vjp(own, some)
+                self._pullback = partial(_spread_out, pullback, len(self.x), only)
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         calls = problem.calls
-        if calls is not None and not calls.recorded and not problem.modes_taken:
+        if calls is not None and not calls.recorded and not problem.modes_taken and only is None:
             calls.recorded = True
             calls.ends = problem.backend.recording_ends(self.outputs, self.x)
         self.present = [False] * len(self.x)
@@ -837,6 +854,24 @@ class Reverse:
             for i, w in enumerate(ws):
                 table[i] = self.row(base, w)[block]
             yield block, table
+
+
+def _with_constants(
+    function: FlatFunction, constants: MaybeArrays, only: Sequence[int], some: Arrays
+) -> Arrays:
+    """Returns what `function` makes of `constants` with `some` in their places `only`."""
+    x = dict(enumerate(constants)) | dict(zip(only, some, strict=True))
+    return function(tuple(x.values()))
+
+
+def _spread_out(pullback: Pullback, count: int, only: Sequence[int], w: MaybeArrays) -> MaybeArrays:
+    """Returns gradients for `count` leaves, of which all but those in the places `only` are
+    absent.
+    """
+    gradients: list[Array | None] = [None] * count
+    for j, gradient in zip(only, pullback(w), strict=True):
+        gradients[j] = gradient
+    return tuple(gradients)
 
 
 class Forward:

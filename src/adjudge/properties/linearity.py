@@ -36,6 +36,9 @@ from adjudge.errors import AdjudgeError, Catching, Source, running
 from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
+    AloneNotTried,
+    AloneRaised,
+    AnotherAlone,
     Attribute,
     BatchRaised,
     BatchUnlikeLoop,
@@ -723,6 +726,72 @@ class Pullbacks:
                 )
                 yield Finding(Status.UNDEFINED, rule.mode, entry, detail, Remedy.ACCEPT_UNDEFINED)
 
+    @cached_property
+    def parts(self) -> list[Sequence[int]]:
+        """The leaves that gradients can be required of while those of all others are not, part by
+        part; there are none where the engine does not know which inputs need a gradient.
+        """
+        problem = self.checks.problem
+        if problem.closed_over or problem.modes_taken or len(problem.x) < 2:
+            return []
+        return [] if problem.backend.constant(problem.x[0]) is None else parts_of(problem.X)
+
+    def of_some(self, row: Vector) -> Iterator[Finding]:
+        """Compares the gradients of some leaves, where none are required of the others, with
+        `row`, in which they are required of all.
+
+        A rule that asks which inputs need a gradient (`needs_input_grad` of PyTorch), or that keeps
+        for its backward pass what some of them need, may give a gradient only beside another one.
+        What f itself does to those arrays is its own affair: where it raises, or has another value,
+        nothing is compared.
+        """
+        checks, X, base = self.checks, self.checks.problem.X, self.checks.base
+        for leaves in self.parts:
+            name = X.names(leaves)
+            with Catching() as caught:
+                reverse = Reverse(checks.problem, only=leaves)
+            if caught.error is not None:
+                yield self._not_tried(AloneNotTried(name, Raised.of(caught.error)))
+                continue
+            value = base.Y.vector(checks.problem.backend, reverse.outputs, base.arrays)
+            if not checks.same_value(value):
+                yield self._not_tried(AloneNotTried(name))
+                continue
+            with Catching(AdjudgeError) as caught:
+                alone = reverse.row(base, self.cotangent)
+            if caught.error is not None:
+                # It gives nobody a wrong number, and a checkpoint may need all of them.
+                detail, remedy = AloneRaised(name, Raised.of(caught.error)), Remedy.MIND_REQUIRED
+                yield Finding(Status.RAISED, self.rule.mode, name, detail, remedy, note=True)
+                continue
+            together = np.zeros_like(row)
+            for j in leaves:
+                together[X.slices[j]] = row[X.slices[j]]
+            differ, both = partial(AnotherAlone, leaf=name), (alone, together)
+            found = list(self.rule.equal(Status.INCONSISTENT, both, differ, Remedy.MIND_REQUIRED))
+            if found and self._alone_persists(leaves, alone - together):
+                yield from found
+
+    def _not_tried(self, detail: AloneNotTried) -> Finding:
+        """Returns the note that says so."""
+        return Finding(Status.UNCHECKED, self.rule.mode, detail.leaf, detail, note=True)
+
+    def _alone_persists(self, leaves: Sequence[int], gaps: Vector) -> bool:
+        """Returns whether the largest of these gaps is there at points near x as well: an engine
+        may take another algorithm for some gradients than for all, and round otherwise.
+        """
+        if not np.all(np.isfinite(gaps)):
+            return True
+        checks, w = self.checks, self.cotangent
+        k = int(np.argmax(np.abs(gaps)))
+
+        def gap_at(problem: Problem, point: Vector) -> float:
+            alone = Reverse(problem, point, leaves).row(checks.base, w)
+            return float(alone[k] - Reverse(problem, point).row(checks.base, w)[k])
+
+        eps, seed = checks.tolerance.eps, checks.probes.seed
+        return is_systematic(checks.problem, eps, seed, float(gaps[k]), gap_at)
+
     def batched(self) -> Iterator[Finding]:
         """Compares the vjp under `vmap` with the loop over two cotangents, output by output."""
         reverse, base = self.reverse, self.checks.base
@@ -809,23 +878,12 @@ class Pushforwards:
     @property
     def undefined_work(self) -> int:
         """The jvps that `undefined` takes."""
-        return 2 * len(self._parts())
-
-    def _parts(self) -> list[Sequence[int]]:
-        """Returns the leaves that are defined together while the tangents of all others are not:
-        each by itself where there are few, and else those with an even and with an odd index.
-        """
-        count = len(self.checks.problem.X.leaves)
-        if count < 2:
-            return []
-        if count <= FEW_LEAVES:
-            return [(j,) for j in range(count)]
-        return [range(0, count, 2), range(1, count, 2)]
+        return 2 * len(parts_of(self.checks.problem.X))
 
     def undefined(self) -> Iterator[Finding]:
         """Compares `J v` with undefined tangents in some leaves with `J v` with zeros there."""
         checks, X, v = self.checks, self.checks.problem.X, self._tangent
-        for leaves in self._parts():
+        for leaves in parts_of(X):
             part = np.zeros_like(v)
             for j in leaves:
                 part[X.slices[j]] = v[X.slices[j]]
@@ -854,6 +912,18 @@ class Pushforwards:
             return lambda v: there.push(v, x)[1]
 
         yield from self.rule.batched(problem.X, leaves, forward.tangent, push, push_at)
+
+
+def parts_of(X: Space) -> list[Sequence[int]]:
+    """Returns the leaves that are probed together while all others are left out: each by itself
+    where there are few, and else those with an even and with an odd index.
+    """
+    count = len(X.leaves)
+    if count < 2:
+        return []
+    if count <= FEW_LEAVES:
+        return [(j,) for j in range(count)]
+    return [range(0, count, 2), range(1, count, 2)]
 
 
 def metadata(checks: Identities, gradients: MaybeArrays) -> Iterator[Finding]:

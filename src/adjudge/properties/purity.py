@@ -193,6 +193,14 @@ class Identities:
                 Remedy.RETURN_VALUE,
             )
 
+    def same_value(self, value: Vector) -> bool:
+        """Returns whether this is f(x), to rounding and to what the caller allows."""
+        plain = self.base.values[: value.size]
+        if self.base.raw is not None:
+            value = self.base.again(value)
+        allowed = self.nondet_tol + self.tolerance.identity * largest(plain)
+        return largest_difference(plain, value) <= allowed
+
     def difference_from(self, again: Vector) -> float:
         """Returns the largest difference between two evaluations at x."""
         return largest_difference(self.base.values[: again.size], again)

@@ -190,6 +190,7 @@ WORDS: dict[Enum, str] = {
     Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
     Task.UNDEFINED_TANGENTS: "undefined tangents",
     Task.UNDEFINED_COTANGENTS: "undefined cotangents",
+    Task.GRADIENTS_OF_SOME: "gradients of some inputs alone",
     Task.ADDITIVITY: "additivity of the vjp",
     Task.BATCHED_COTANGENTS: "batched cotangents",
     Task.BATCHED_TANGENTS: "batched tangents",
@@ -232,6 +233,10 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     findings.LayoutRaised: (
         "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed "
         "with gaps in memory: {raised.kind}: {raised.message}",
+    ),
+    findings.AloneRaised: (
+        "the vjp raises where no gradient is required but that of {leaf}: {raised.kind}: "
+        "{raised.message}",
     ),
     findings.UndefinedNotZero: (
         "the gradient of {entry} is {value:.6g} when the cotangent of {output} is undefined",
@@ -346,6 +351,11 @@ UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
         "undefined",
         "zeros",
     ),
+    findings.AnotherAlone: (
+        "the gradient of {leaf} is another one where no other gradient is required",
+        "alone",
+        "with the others",
+    ),
     findings.BatchUnlikeLoop: (
         "the vmapped {rule} for {leaf} is not the loop over the batch",
         "vmap",
@@ -370,6 +380,16 @@ def _unequal(detail: Unequal, finding: Finding) -> list[str]:
     if isinstance(detail, findings.ValueInWay):
         lines.append("one of the two evaluates another function, or loses digits")
     return lines
+
+
+@said.register
+def _alone_not_tried(detail: findings.AloneNotTried, finding: Finding) -> list[str]:
+    raised = detail.raised
+    why = f"raises {raised.kind}: {raised.message}" if raised else "has another value"
+    return [
+        f"the gradient of {detail.leaf} was not tried without the others: where no other input "
+        f"requires one, the function {why}"
+    ]
 
 
 # -- automatic values against estimates
@@ -854,6 +874,8 @@ REMEDIES = {
     Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
     Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "
     "first",
+    Remedy.MIND_REQUIRED: "compute each gradient wherever its own input needs one (mind the "
+    "index), from numbers that are kept for whichever inputs need gradients",
     Remedy.ACCEPT_UNDEFINED: ("treat an undefined (None) {rule.probe} as zeros"),
     Remedy.ACCEPT_OR_EXCUSE_UNDEFINED: (
         "treat an undefined (None) {rule.probe} as zeros, or pass "
