@@ -216,6 +216,10 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds what was compared, what did not pass, and what an exemption makes of it."""
+    if call.excinfo is not None and not item.config.getoption("fulltrace"):
+        from adjudge_pytest import frames
+
+        frames.leave_out_own(call.excinfo.value)
     run = item.config.stash[RUN]
     test = run.test
     if test is None or test.item is not item:

@@ -29,6 +29,7 @@ importlib.import_module("array_api_strict")
 importlib.import_module("numpy.fft")  # its extension is loaded once in a process, or raises
 importlib.import_module("adjudge_pytest.files")
 importlib.import_module("adjudge_pytest.fixture")
+importlib.import_module("adjudge_pytest.frames")
 importlib.import_module("adjudge_pytest.outcome")
 importlib.import_module("adjudge_pytest.summary")
 

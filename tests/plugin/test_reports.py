@@ -335,3 +335,34 @@ def test_pytest_randomly_changes_nothing(run, seed):
     )
     assert drawn == again
     assert len(drawn) == 2
+
+
+RAISING = """
+    def test_input():
+        adjudge.gradcheck(square, (3,))
+
+    def halved(x):
+        raise ValueError("no half")
+
+    def test_function():
+        adjudge.examine(adjudge.ByHand(halved, vjp=lambda x, w: w), np.ones(3))
+"""
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_traceback_shows_the_test_and_the_function(run, whole):
+    text = run(RAISING, *["--full-trace"] * whole).stdout.str()
+
+    assert ("verbs.py" in text) is whole
+    assert ">       adjudge.gradcheck(square, (3,))" in text
+    assert "InputError: no input has a floating or complex array" in text
+    assert ">       adjudge.examine(adjudge.ByHand(halved" in text
+    assert '>       raise ValueError("no half")' in text
+
+
+def test_a_mistake_of_adjudge_keeps_its_frames(run, monkeypatch):
+    monkeypatch.setattr("adjudge.verbs.with_slip", lambda *_: 1 / 0)
+    text = run("def test_it():\n    adjudge.examine(square, np.ones(2))").stdout.str()
+
+    assert "ZeroDivisionError" in text
+    assert "verbs.py" in text
