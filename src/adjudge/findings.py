@@ -122,6 +122,7 @@ class Remedy(Enum):
     APPLY_LINEAR_MAP = auto()
     READ_STRIDES = auto()
     MIND_REQUIRED = auto()
+    KEEP_WITH_CALL = auto()
     ACCEPT_UNDEFINED = auto()
     ACCEPT_OR_EXCUSE_UNDEFINED = auto()
     RETURN_VALUE = auto()
@@ -636,6 +637,10 @@ class UndefinedNotZeros(Unequal):
     """Undefined tangents beside that of `leaf` give something else than zeros there."""
 
     leaf: str
+
+
+class AnotherAfterwards(Unequal):
+    """A pullback gives something else once f has been evaluated at another point."""
 
 
 class AnotherAlone(Unequal):

@@ -79,7 +79,7 @@ def test_each_pair_of_evaluations_serves_all_outputs_and_both_modes(x):
     assert report
     assert report.counts["evaluations"] == len(calls)
     plain = report.counts["evaluations"] - report.counts["jvps"]
-    assert 2 * x.numel() + 2 >= plain
+    assert 2 * x.numel() + 3 >= plain  # and one elsewhere, before the pullback is asked again
 
 
 def test_a_large_scalar_function_is_checked_at_a_fixed_cost():

@@ -532,6 +532,8 @@ class _Case:
         if pullbacks is None or row is None or not any(pullbacks.reverse.attached):
             return
         findings, budget, rows = self.found.findings, table.budget, table.probes.rows
+        if budget.allows(2):
+            findings += pullbacks.afterwards(row)
         undefined = self.settings.check_undefined_grad and self.problem.backend.undefined_cotangents
         if rows > 1 and table.rows is not None and budget.rows == rows:
             findings += pullbacks.additive_rows(row, table.rows)

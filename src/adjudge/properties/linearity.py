@@ -19,6 +19,7 @@ import numpy as np
 from adjudge.constants import (
     COARSE_EPS,
     EXTRA_RUNS,
+    FAR_DISTANCES,
     FEW_LEAVES,
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
@@ -32,12 +33,13 @@ from adjudge.constants import (
     UNDERFLOW,
 )
 from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
-from adjudge.errors import AdjudgeError, Catching, Source, running
+from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, attempt, running
 from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
     AloneNotTried,
     AloneRaised,
+    AnotherAfterwards,
     AnotherAlone,
     Attribute,
     BatchRaised,
@@ -63,13 +65,17 @@ from adjudge.findings import (
     WrongAttribute,
 )
 from adjudge.floats import FORMATS, Vector, chunks
-from adjudge.jacobian import is_systematic
+from adjudge.jacobian import is_systematic, points_around
 from adjudge.problem import (
+    DOUBLE,
+    PURPOSES_AT_X,
     Forward,
     Problem,
+    Purpose,
     Reverse,
     Space,
     Stream,
+    evaluate,
     generator,
     random_cotangent,
     random_entries,
@@ -725,6 +731,47 @@ class Pullbacks:
                     UndefinedNotZero(output, float(vector[k])),
                 )
                 yield Finding(Status.UNDEFINED, rule.mode, entry, detail, Remedy.ACCEPT_UNDEFINED)
+
+    def afterwards(self, row: Vector) -> Iterator[Finding]:
+        """Compares the image of the probes' cotangent, once f was evaluated at another point, with
+        `row`, its image before that.
+
+        A rule that reads what its forward pass left on a class or in a global is right where each
+        call is pulled back before the next one, as at the start of a check, and wrong for a
+        function that is used twice. A vjp by hand is called with x, right after f, and may rely on
+        that; and what is compiled runs no such code when it is called.
+        """
+        checks = self.checks
+        problem, base, eps = checks.problem, checks.base, checks.tolerance.eps
+        compiled = problem.backend.usually_compiled
+        if compiled or problem.modes_taken or isinstance(problem.backend, HandBackend):
+            return
+        take = partial(self.reverse.row, base, self.cotangent, zeros=True)
+
+        def elsewhere() -> None:
+            # far enough for a derivative to change by more than its rounding
+            far = max(FAR_DISTANCES[0], 4 * eps**0.5)
+            point = next(points_around(problem, checks.probes.seed, eps, [far]))
+            attempt(partial(evaluate, problem, base, point, Purpose.NEAR_X))
+
+        # of a coarser dtype, differences were made in double precision or not yet
+        if eps > DOUBLE or problem.counts.purpose in PURPOSES_AT_X:
+            elsewhere()
+        # What is written in place between two calls raises, and gives nobody a wrong number.
+        late = attempt(take, NotSupportedError)
+        if late is None:
+            return
+        both, remedy = (late, row), Remedy.KEEP_WITH_CALL
+        found = list(self.rule.equal(Status.INCONSISTENT, both, AnotherAfterwards, remedy))
+        if not found:
+            return
+        # A rule that varies from run to run differs without any evaluation as well.
+        again = Reverse(problem)
+        before, at_once = (again.row(base, self.cotangent, zeros=True) for _ in range(2))
+        elsewhere()
+        after = again.row(base, self.cotangent, zeros=True)
+        if largest_difference(before, after) > RUNS_APART * largest_difference(before, at_once):
+            yield from found
 
     @cached_property
     def parts(self) -> list[Sequence[int]]:

@@ -351,6 +351,11 @@ UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
         "undefined",
         "zeros",
     ),
+    findings.AnotherAfterwards: (
+        "the vjp at x is another one once the function has been evaluated elsewhere",
+        "afterwards",
+        "before",
+    ),
     findings.AnotherAlone: (
         "the gradient of {leaf} is another one where no other gradient is required",
         "alone",
@@ -874,6 +879,9 @@ REMEDIES = {
     Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
     Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "
     "first",
+    Remedy.KEEP_WITH_CALL: "keep what the vjp reads with the call that it belongs to: on a class "
+    "or in a global the next call overwrites it, and a function that is used twice gets a wrong "
+    "gradient",
     Remedy.MIND_REQUIRED: "compute each gradient wherever its own input needs one (mind the "
     "index), from numbers that are kept for whichever inputs need gradients",
     Remedy.ACCEPT_UNDEFINED: ("treat an undefined (None) {rule.probe} as zeros"),
