@@ -819,6 +819,15 @@ class DrawsRandom(Detail):
     """Whether the state was put back before each evaluation."""
 
 
+class DrawsOthers(Detail):
+    """From the same random state f draws other numbers in this way, so that nothing of what was
+    taken in it is compared.
+    """
+
+    under: str
+    """Says in which one."""
+
+
 class ImplicitSamples(Detail):
     """The derivative of a sample is that of its distribution, and not of the numbers drawn."""
 

@@ -212,3 +212,20 @@ def test_the_rows_of_a_batch_draw_the_same_numbers(name, x):
 
     assert asked.verdict is second.verdict is Verdict.PASS, str(asked)
     assert "evaluations differ all the same" not in str(asked) + str(second)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_way_that_draws_other_numbers_from_the_same_state_is_not_compared(wrong, seed):
+    def f(x):
+        # arrays with the strides of a transpose are filled in another order under torch.func
+        square = x * (x.detach() if wrong else x)
+        return functional.dropout(square.transpose(0, 1), 0.4)
+
+    x = torch.rand(4, 5, 6, dtype=torch.float64)
+    report = adjudge.examine(f, x, seed=seed, order=1)
+
+    assert report.verdict is (Verdict.FAIL if wrong else Verdict.PASS)
+    assert Status.DRAWS_RANDOM in {one.status for one in report.findings}
+    assert wrong or "draws other random numbers" in str(report)
+    assert Status.INCONSISTENT not in {one.status for one in report.findings}

@@ -199,3 +199,27 @@ def test_all_compositions_of_two_modes_are_examined(x):
     assert set(modes) == set(report.modes)
     verdicts = {mode: str(verdict) for mode, verdict in report.modes.items()}
     assert {"PASS"} == {verdicts[mode] for mode in ("R", "F", "RR", "FR")}
+
+
+LOG = {
+    "right": lambda x, w: w / x,
+    "something for an undefined cotangent": lambda x, w: w / x + 1e-3 * (x > 0),
+}
+
+
+@pytest.mark.parametrize("backward", LOG)
+def test_zeros_that_give_nan_at_a_pole_are_no_undefined_cotangent(rule, backward):
+    x = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    report = adjudge.examine(rule(torch.log, LOG[backward]), x)
+
+    wrong = backward != "right"
+    assert report.verdict is (adjudge.Verdict.FAIL if wrong else adjudge.Verdict.INCONCLUSIVE)
+    assert (Status.UNDEFINED in {finding.status for finding in report.findings}) is wrong
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_equal_nan_is_what_a_rule_gives_where_x_is_nan(rule, seed):
+    x = torch.tensor([0.3, float("nan")], dtype=torch.float64)
+    for backward in (LOG["right"], lambda x, w: 1.01 * w / x):
+        report = adjudge.examine(rule(torch.log, backward), x, equal_nan=True, seed=seed)
+        assert bool(report) is (backward is LOG["right"])

@@ -34,6 +34,7 @@ from adjudge.errors import Catching, InputError, NotSupportedError, Source, sour
 from adjudge.estimate import Exact
 from adjudge.findings import (
     DerivativeRaised,
+    DrawsOthers,
     Finding,
     JudgedBy,
     Outcome,
@@ -98,10 +99,10 @@ def other_value(known: Judged, base: Base, way: str) -> list[Finding]:
     return list(identities.equal(Status.INCONSISTENT, "", Y, (one, two, np.abs(two)), differ))
 
 
-def same_as(letter: str, top: Problem, known: Judged) -> int:
+def same_as(letter: str, top: Problem, known: Judged) -> int | None:
     """Returns how many numbers, those of the value included, the mode `letter` of `top` has in
     common with `known`, the same derivative taken in another way. Returns 0 where any of them
-    differs, or none is known.
+    differs, or none is known, and `None` where the value itself does.
     """
     image = known.outcome.images.get(letter + top.modes_taken)
     if image is None:
@@ -114,7 +115,9 @@ def same_as(letter: str, top: Problem, known: Judged) -> int:
     else:
         value, found = Forward(top).column(base, probe)
         space = base.Y
-    if not near(base.Y, base.values[: value.size], value) or not near(space, known_image, found):
+    if not near(base.Y, base.values[: value.size], value):
+        return None
+    if not near(space, known_image, found):
         return 0
     return int(value.size + found.size)
 
@@ -281,6 +284,10 @@ class Matrix:
     ) -> Settings:
         """Compares the derivatives of `known` with the same ones taken in another way, and returns
         the settings for those that differ. The others have the verdict that the usual way has.
+
+        A function that draws random numbers may draw others in this way from the same state, as an
+        engine fills arrays of another layout in another order. It is another function then, and
+        there is nothing to compare.
         """
         taken, left = known.base.problem.modes_taken, settings
         usual = self.rows[self.problem.backend.way]
@@ -290,7 +297,14 @@ class Matrix:
                 mode = letter + taken
                 if isinstance(usual.get(mode), Verdict):
                     compared = same_as(letter, problem, known)
-                    if compared:
+                    if compared is None and problem.counts.before_evaluation is not None:
+                        detail = DrawsOthers(f"in {way.name}")
+                        note = Finding(Status.DRAWS_RANDOM, taken, "", detail, note=True)
+                        if note not in known.outcome.findings:
+                            known.outcome.findings.append(note)
+                        self.rows.setdefault(way.name, {})[mode] = Status.UNSUPPORTED
+                        left = _without(left, letter)
+                    elif compared:
                         known.outcome.identities += compared
                         self.rows.setdefault(way.name, {})[mode] = usual[mode]
                         left = _without(left, letter)

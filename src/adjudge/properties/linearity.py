@@ -45,6 +45,7 @@ from adjudge.findings import (
     BatchRaised,
     BatchUnlikeLoop,
     Culprit,
+    DrawsOthers,
     EqualRowsDiffer,
     Finding,
     Layout,
@@ -374,7 +375,7 @@ class LinearRule:
         def apart_at(problem: Problem, point: Vector, factor: float) -> list[Vector]:
             here, pair = alone(run_at(problem, point)), pair_of(factor)
             with running(Source.DERIVATIVE):
-                together = self._rows_under_vmap(here, pair)
+                together = self.rows_under_vmap(here, pair)
             return [
                 one - self._image(here((two,))) for one, two in zip(together, pair, strict=True)
             ]
@@ -384,7 +385,7 @@ class LinearRule:
     def _image(self, arrays: MaybeArrays) -> Vector:
         return self.image.vector(self.checks.problem.backend, arrays, self.likes)
 
-    def _rows_under_vmap(self, alone: RunArrays, pair: Sequence[Array]) -> list[Vector]:
+    def rows_under_vmap(self, alone: RunArrays, pair: Sequence[Array]) -> list[Vector]:
         """Returns what the rule under `vmap` makes of each probe of a pair."""
         backend = self.checks.problem.backend
         with running(Source.ENGINE):
@@ -411,7 +412,7 @@ class LinearRule:
         """
         loop = [self._image(alone((array,))) for array in pair]
         with Catching() as caught, running(Source.DERIVATIVE):
-            together = self._rows_under_vmap(alone, pair)
+            together = self.rows_under_vmap(alone, pair)
         if (error := caught.error) is not None:  # whatever the batched rule stumbles over
             detail = BatchRaised(Raised.of(error), self.rule)
             remedy = Remedy.GIVE_BATCHING_RULE
@@ -426,7 +427,7 @@ class LinearRule:
         if apart:
             # Equal rows that differ come from random numbers, and not from the batching rule.
             with running(Source.DERIVATIVE):
-                twice = self._rows_under_vmap(alone, [pair[0], pair[0]])
+                twice = self.rows_under_vmap(alone, [pair[0], pair[0]])
             if not equal_entries(*twice):
                 differ, remedy = EqualRowsDiffer(self.rule), Remedy.PASS_RANDOM_NUMBERS
                 yield Finding(Status.NONDETERMINISTIC, self.mode, name, differ, remedy)
@@ -724,8 +725,13 @@ class Pullbacks:
                 yield rule.raised_undefined(output, caught.error)
                 continue
             checks.compared += vector.size
-            if vector.any():
-                k = int(np.flatnonzero(vector != 0)[0])
+            bad = vector != 0
+            if bad.any() and not np.all(np.isfinite(vector)):
+                # Where the derivative itself is not finite, zeros give NaN as well.
+                at_zeros = reverse.row(base, np.zeros(base.Y.size), zeros=True)
+                bad &= np.isfinite(vector) | np.isfinite(at_zeros)
+            if bad.any():
+                k = int(np.argmax(bad))
                 entry, detail = (
                     checks.problem.X.entry(k),
                     UndefinedNotZero(output, float(vector[k])),
@@ -953,12 +959,29 @@ class Pushforwards:
         def push(v: MaybeArrays) -> MaybeArrays:
             return forward.push(v, x)[1]
 
+        if problem.counts.before_evaluation is not None and self._draws_others_under_vmap(x):
+            detail, remedy = DrawsOthers("under vmap"), Remedy.PASS_RANDOM_NUMBERS
+            yield Finding(Status.DRAWS_RANDOM, self.rule.mode, "", detail, remedy, note=True)
+            return
+
         def push_at(problem: Problem, point: Vector) -> RunArrays:
             there = Forward(problem, point)
             x = problem.point(point)
             return lambda v: there.push(v, x)[1]
 
         yield from self.rule.batched(problem.X, leaves, forward.tangent, push, push_at)
+
+    def _draws_others_under_vmap(self, x: Arrays) -> bool:
+        """Returns whether the value that comes with a jvp under `vmap` is not f(x), though the
+        random state is the same: an engine may fill a batch with random numbers in another order.
+        """
+        tangents = self.forward.tangent(self._tangent)
+        rest = (None,) * (len(tangents) - 1)
+        assert tangents[0] is not None
+        pair = [tangents[0], tangents[0]]
+        with Catching() as caught, running(Source.DERIVATIVE):
+            rows = self.rule.rows_under_vmap(lambda v: self.forward.push((*v, *rest), x)[0], pair)
+        return caught.error is None and not all(map(self.checks.same_value, rows))
 
 
 def parts_of(X: Space) -> list[Sequence[int]]:

@@ -246,6 +246,10 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "{error.message}",
     ),
     findings.BatchRaised: ("the vmapped {rule} for {entry} raises {error.kind}: {error.message}",),
+    findings.DrawsOthers: (
+        "the function draws other random numbers {under} from the same state: the derivative there "
+        "is that of another function, and was not compared",
+    ),
     findings.BatchNotMade: ("the batch for {mode} raises {error.kind}: {error.message}",),
     findings.EqualRowsDiffer: (
         "the vmapped {rule} for {entry} is another one in each of two equal rows",
