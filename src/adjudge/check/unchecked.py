@@ -125,9 +125,9 @@ def unchecked(
     if calls.ends is not None and calls.ends.forward_rules and {*report.modes} == {"R"}:
         detail = RulesLeftOut(calls.ends.forward_rules)
         yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_FORWARD, note=True)
-    second = [name for name in ("hess", "hessp") if isinstance(f, ByHand) and name in f.given]
+    second = f.second if isinstance(f, ByHand) else ()
     if second and all(len(mode) < 2 for mode in report.modes):
-        detail = SecondLeftOut(tuple(f"{name}=" for name in second))
+        detail = SecondLeftOut(second)
         yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_SECOND, note=True)
     several = options.get("points") is not None
     if report.verdict is Verdict.PASS and not several and not problem.constraints:
