@@ -88,6 +88,7 @@ REFUSALS = Refusals(
         "Differentiation rule for",
         "gradient with respect to a and b not supported",  # of betainc
         "Transpose rule (for reverse-mode differentiation) for",
+        "Linearization failed to produce known values",  # of custom_vmap
     ),
 )
 """What JAX says where it has no derivative to offer (0.4.36 to 0.10.2)."""

@@ -67,9 +67,15 @@ FORMATS = {
     "float16": Format(2.0**-10, 2.0**-24, 65504.0),
     "tf32": Format(2.0**-10),
     "bfloat16": Format(2.0**-7),
+    "float8_e4m3fn": Format(2.0**-3, 2.0**-9, 448.0),
+    "float8_e4m3fnuz": Format(2.0**-3, 2.0**-10, 240.0),
+    "float8_e5m2": Format(2.0**-2, 2.0**-16, 57344.0),
+    "float8_e5m2fnuz": Format(2.0**-2, 2.0**-17, 57344.0),
 }
-"""The formats by name. TensorFloat-32, to which NVIDIA's tensor cores may round the factors of
-float32 products, has ten explicit significand bits, as float16 has."""
+"""The formats by name, those of eight bits with the ranges that `ml_dtypes` and PyTorch give them:
+without these a probe beyond 448 would saturate, and a right rule would not be linear.
+TensorFloat-32, to which NVIDIA's tensor cores may round the factors of float32 products, has ten
+explicit significand bits, as float16 has."""
 
 EPS = {name: format.eps for name, format in FORMATS.items()}
 """The spacing at 1 of each format."""

@@ -199,3 +199,33 @@ def test_modes_agree_where_a_tangent_moves_leaves_that_hide_behind_others(jnp, s
 
     assert Status.INCONSISTENT not in statuses(report)
     assert report.verdict is not Verdict.FAIL
+
+
+NONLINEAR_RULES = {
+    "primal and tangent swapped": lambda x, v, np: np.cos(v) * x,
+    "the tangent twice": lambda x, v, np: np.cos(x) * v * v,
+    "the size of the tangent": lambda x, v, np: np.cos(x) * np.abs(v),
+}
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("wrong", NONLINEAR_RULES)
+def test_a_jvp_that_cannot_be_transposed_since_it_is_not_linear_fails(jax, jnp, x, wrong, seed):
+    f = jax.custom_jvp(jnp.sin)
+    push = NONLINEAR_RULES[wrong]
+    f.defjvp(lambda primals, tangents: (jnp.sin(*primals), push(*primals, *tangents, jnp)))
+
+    report = examine(f, x, seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert Status.NONLINEAR in statuses(report)
+
+
+def test_a_function_that_has_no_reverse_mode_and_a_linear_jvp_stays_open(jax, jnp, x):
+    f = jax.custom_batching.custom_vmap(jnp.sin)
+    f.def_vmap(lambda size, batched, x: (jnp.sin(x), batched[0]))
+
+    report = examine(f, x)
+
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert statuses(report) == {Status.UNSUPPORTED}

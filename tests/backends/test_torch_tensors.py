@@ -194,3 +194,17 @@ def test_a_backward_that_is_wrong_for_a_layout_fails(rule, x, name, seed):
     assert report.verdict is adjudge.Verdict.FAIL
     assert "cotangent" in str(report)
     assert "contiguous" in str(report)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("factor", [2.0, 3.0])
+def test_numbers_of_eight_bits_are_judged(rule, dtype, factor):
+    f = rule(lambda x: x.float() ** 2, lambda x, w: (factor * w * x.float()).to(x.dtype))
+    x = torch.tensor([0.5, 1.25, 2.0]).to(getattr(torch, dtype))
+
+    for seed in range(10):
+        report = adjudge.examine(f, x, seed=seed)
+        if factor == 2.0:
+            assert report.verdict is not adjudge.Verdict.FAIL
+        else:
+            assert report.verdict is adjudge.Verdict.FAIL

@@ -474,20 +474,39 @@ class _Case:
         try:
             reverse = base.reverse
         except NotSupportedError as error:
-            findings.append(unsupported("R" + self.problem.modes_taken, error))
+            findings += [unsupported("R" + self.problem.modes_taken, error), *self._nonlinear()]
             return
         likes = base.arrays[: len(base.Y.leaves)]
         findings += self.identities.value_under(
             Rule.VJP, base.Y.vector(self.problem.backend, reverse.outputs, likes)
         )
-        try:  # some engines find out on the way back only
-            pullbacks = Pullbacks(self.identities, reverse)
+        pullbacks = Pullbacks(self.identities, reverse)
+        with Catching(NotSupportedError) as caught:  # some engines find out on the way back only
             row, found = pullbacks.at_cotangent()
-        except NotSupportedError as error:
-            findings.append(unsupported("R" + self.problem.modes_taken, error))
+        if (refused := caught.error) is not None:
+            nonlinear = self._nonlinear()
+            if isinstance(refused, NotSupportedError):
+                findings.append(unsupported("R" + self.problem.modes_taken, refused))
+            elif not nonlinear:
+                raise refused
+            findings += nonlinear
             return
         findings += found
         self.reverse, self.row, self.pullbacks = reverse, row, pullbacks
+
+    def _nonlinear(self) -> list[Finding]:
+        """Returns the findings that the jvp is not linear, where there is no reverse mode and
+        forward mode was not asked for.
+
+        An engine that transposes the jvp says that an operation has no transpose, or raises what
+        nobody understands, where a rule swaps primals and tangents, or multiplies two tangents.
+        """
+        if "F" in self.settings.letters or "jvp" not in self.problem.backend.capabilities:
+            return []
+        found: list[Finding] = []
+        with Catching(NotSupportedError):
+            found += Pushforwards(self.identities, Forward(self.problem)).at_tangent()
+        return [one for one in found if one.status is Status.NONLINEAR]
 
     def _try_forward(self) -> None:
         findings = self.found.findings
