@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import array_api_compat.torch
@@ -258,6 +259,7 @@ class TorchBackend(_Torch):
         return not y.requires_grad
 
     def _duals(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
+        _load_forward_mode()
         with (
             self.refusing("forward mode over forward mode", NESTED),
             forward_ad.dual_level(),
@@ -277,6 +279,19 @@ class TorchBackend(_Torch):
             raise self.lacks(f"forward mode (jvp) of {leaf.layout} tensors", str(error)) from error
         # a module takes no parameter that was recorded
         return dual if dual.grad_fn is not None else of_class_of(leaf, dual)
+
+
+@cache
+def _load_forward_mode() -> None:
+    """Loads what PyTorch loads at the first dual tensor of a process, and the warnings of which
+    (of `torch.jit.script`) would count as the rule's where warnings are errors.
+    """
+    if forward_ad._current_level >= 0:  # it is loaded, and there can be no second level
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with forward_ad.dual_level():
+            forward_ad.make_dual(torch.zeros((), device="cpu"), torch.zeros((), device="cpu"))
 
 
 class ClosureBackend(TorchBackend):

@@ -1,5 +1,7 @@
 """What a check leaves behind in PyTorch: nothing, also when it is interrupted."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from functools import partial
 
@@ -473,3 +475,16 @@ def test_gradients_of_parameters_are_as_they_were(held, given, raises):
     for one, grad in zip(layer.parameters(), before, strict=True):
         assert one.grad is grad
         assert grad is None or bool((grad == given).all())
+
+
+def test_warnings_that_are_errors_make_no_rule_wrong():
+    # PyTorch loads its forward mode, with a warning, once in a process
+    script = (
+        "import torch, adjudge\n"
+        "report = adjudge.examine(lambda x: x * 2, torch.ones(3, dtype=torch.float64), order=1)\n"
+        "assert report, str(report)\n"
+    )
+    command = [sys.executable, "-W", "error::DeprecationWarning:torch", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
