@@ -566,8 +566,9 @@ def with_defects(
     length = found.tangent.length if j is None else float(lengths[j])
     v = (1.0 if j is None else 2.0) * length * found.vector
     taken = found.estimate.steps
-    if found.finer == SHORTER_STEPS and taken is not None and np.any(doubted):
-        # Over a longer step the slopes of a function that is so fast add up to nothing.
+    if taken is not None and np.any(doubted):
+        # Over a longer step than that which resolved the reference, the slopes of a function that
+        # is so fast add up to nothing.
         step = min(step, float(np.max(taken[doubted])) / length)
     steps = [step * ratio for ratio in DEFECT_STEPS[: 3 if lasting else 1]]
     if found.step == 0 or length == 0 or problem.longest_step(np.abs(v) + lengths) < step:

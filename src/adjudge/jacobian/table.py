@@ -611,14 +611,32 @@ class Table:
         )
         # Where an entry was proved wrong, what else is far off is only counted, by leaf.
         single = len(tangent.leaves) == 1 and not self.probes.full
-        if single and self._proved(trial) and trial.off_by(GROSS_TOLERANCES):
-            return trial
+        if single and self._proved(trial) and (counted := self._far_off(trial)):
+            return counted
         look = _doubt_of_separate if alone else doubt_of
         doubt = look(trial, self.examined)
         shared = len(tangent.leaves) > 1
         if shared and not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
             doubt = Doubt.HIDDEN
         return replace(trial, doubt=doubt) if doubt else trial
+
+    def _far_off(self, trial: Trial) -> Trial | None:
+        """Returns a trial that is off beyond doubt with an estimate whose truncation is known;
+        `None` where none is.
+
+        Two evaluations know nothing of their truncation: over their step a factor that varies over
+        a millionth of x is off by its whole size, and a right input would be called wrong beside a
+        wrong one.
+        """
+        if not trial.off_by(GROSS_TOLERANCES):
+            return None
+        for effort in (Effort.THREE_STEPS, Effort.LADDER):
+            found, columns = trial.along(effort), trial.columns
+            compared = columns.comparisons(found, trial.block, trial.pushed, final=True)
+            finer = replace(trial, column=found, compared=list(compared))
+            if finer.fails and finer.off_by(GROSS_TOLERANCES):
+                return finer
+        return None
 
     def _with_silent_kinks(self, trial: Trial) -> Trial:
         """Returns a trial that agrees, with the kinks of f at x: what agrees with the mean of two

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLACE_EVIDENCE
+from adjudge.estimate import Effort
 from adjudge.findings import Entry
 from adjudge.floats import Vector, norm
 from adjudge.jacobian import Failure, Table
@@ -610,6 +611,15 @@ ENTRIES = 64
 twice as many evaluations, and only after a failure."""
 
 
+LADDERS = 16
+"""The largest input of which each entry gets a ladder of steps for this, sixteen evaluations, where
+the entry that failed took one."""
+
+
+SETTLED_AT_ONCE = 6
+"""Three steps take so many evaluations, and a ladder more."""
+
+
 FACTOR_ROOM = 1e-5
 """The factors of entries may differ by this part, if their error bars allow it, and count as one.
 The value is ours. No verdict depends on it."""
@@ -642,7 +652,9 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
             f"{subject} is zero wherever x stores no value, and right at the stored values: if it "
             "is meant for these, check it there: masked=True"
         )
-    if leaf.size > ENTRIES:
+    # What two evaluations did not settle, their truncation may hide in every entry.
+    laddered = failure.entry.method.evaluations > SETTLED_AT_ONCE
+    if leaf.size > (LADDERS if laddered else ENTRIES):
         factor = None if located is None else common_factor([failure.entry, *located.entries])
         return None if factor is None else f"{subject} {factor}"
     w = _cotangent(table, i)
@@ -652,6 +664,8 @@ def likely_mistake(table: Table, failure: Failure, located: Located | None = Non
         table.estimator.begin(units)
     for k, unit in enumerate(units):
         found = table.estimator.along(unit)
+        if laddered:
+            found = table.estimator.along(unit, Effort.LADDER, found)
         reference[k] = w @ found.estimate.value[: base.Y.size]
         error[k] = norm(w * found.estimate.error[: base.Y.size])
         if forward is not None and pushed:

@@ -180,3 +180,70 @@ def test_ladders_refute_nothing_that_is_too_fast_for_all_their_steps():
 
         assert right.verdict is not Verdict.FAIL, right
         assert wrong.verdict is not Verdict.PASS, wrong
+
+
+def logistic(u):
+    return 1 / (1 + np.exp(-u))
+
+
+OFFSETS = {
+    "a logistic at 1e7": (lambda u: logistic(u), lambda u: logistic(u) * logistic(-u), 1e7, 1.0),
+    "a logistic at 3e6": (lambda u: logistic(u), lambda u: logistic(u) * logistic(-u), 3e6, 1.0),
+    "a bump of 5 m": (lambda u: np.exp(-u * u), lambda u: -2 * u * np.exp(-u * u), 4.6e6, 5.0),
+    "a decay within a minute": (lambda u: np.exp(u), lambda u: np.exp(u), 1.7e9, 60.0),
+}
+MISTAKES = {
+    "one entry 2 % off": lambda g: np.where(np.arange(g.size) == 3, 1.02 * g, g),
+    "one sign": lambda g: np.where(np.arange(g.size) == 3, -g, g),
+    "twice": lambda g: 2 * g,
+    "the sign": lambda g: -g,
+}
+
+
+def scaled_at(name, mistake=lambda g: g, other=1.0):
+    """A factor `a` times a fast function of `x`, and both inputs."""
+    phi, slope, offset, width = OFFSETS[name]
+
+    def vjp(x, a, w):
+        u = (x - offset) / width
+        return mistake(w * a * slope(u) / width), other * w * phi(u)
+
+    def inputs(seed):
+        random = np.random.default_rng(seed)
+        return offset + width * random.normal(size=7), random.normal(size=7) + 2
+
+    return ByHand(lambda x, a: a * phi((x - offset) / width), vjp=vjp), inputs
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("name", OFFSETS)
+def test_a_factor_that_moves_hides_no_mistake_in_a_fast_function(name, mistake):
+    # its slopes over longer steps add up to nothing, and points beside that are where all is flat
+    right, inputs = scaled_at(name)
+    wrong, _ = scaled_at(name, MISTAKES[mistake])
+
+    for seed in SEEDS:
+        assert examine(right, inputs(seed), seed=seed).verdict is Verdict.PASS
+        assert examine(wrong, inputs(seed), seed=seed).verdict is not Verdict.PASS
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_a_fast_input_is_not_called_wrong_beside_one_that_is(name):
+    wrong, inputs = scaled_at(name, other=2.0)
+
+    for seed in SEEDS:
+        report = examine(wrong, inputs(seed), seed=seed)
+        assert report.verdict is Verdict.FAIL
+        assert "inputs[0]  WRONG" not in str(report)
+        assert "inputs[1]  WRONG" in str(report)
+
+
+@pytest.mark.parametrize("rate", [2 * np.pi, 2 * np.pi * 10])
+def test_a_hint_says_no_other_factor_than_the_finding(rate):
+    wrong = ByHand(lambda t: np.sin(rate * t), vjp=lambda t, w: 2 * w * rate * np.cos(rate * t))
+
+    for seed in SEEDS:
+        t = 1e5 + np.random.default_rng(seed).uniform(size=8)
+        said = str(examine(wrong, t, seed=seed))
+        assert "times the reference" not in said or "is 2 times the reference" in said
+        assert "where the reference is zero" not in said
