@@ -412,6 +412,14 @@ the second opposite to the first in every coordinate. The value is the least tha
 PAIRS_BESIDE_KINK = 3
 """Near a point with ties differences may cross the next kink, and say nothing. Another pair of
 points is taken then, up to so many; the last one lies closer. The value is ours."""
+SETS_THAT_BEND = 48
+"""A rule that is wrong only where another entry of x is special would pass beside a kink. To move
+what bends f alone, so many sets of entries are tried, four evaluations each: three kinks among a
+million entries take as many. The value is ours."""
+ALL_SETS_BEND = 15
+"""Where all eighths of a large x bend f (half of its entries are zero behind a `relu`, say), a
+search for the entries that do would cost hundreds of evaluations of a right rule and find nearly
+all. It ends after so many sets. The value is ours."""
 KINK_REACH = 0.01
 """Farther off x lies the next kink, and closer to it the steps of differences reach back across
 this one. The points beside a kink lie this part of the scale of each input away. The value is ours

@@ -10,7 +10,7 @@ answer open, `judge_here_or_nearby` asks for it again at points where f is smoot
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -23,21 +23,26 @@ from numpy.typing import NDArray
 
 from adjudge.check.options import Settings
 from adjudge.constants import (
+    ALL_SETS_BEND,
     COARSE_EPS,
     COARSE_RESOLUTION,
     CONFIRMING_EVALUATIONS,
+    DEFECT_STEPS,
     EXTRA_RUNS,
     FULL_MODE,
     FULL_MODE_BY_REFERENCE,
     KINK_REACH,
     KINK_REACH_REDUCTION,
     KINK_REACHES,
+    LASTING_UNITS,
     MOVES_SHORTER,
     NARROW_KINK_REACH,
+    ONE_SIDED,
     PAIRS_BESIDE_KINK,
     POINTS_BESIDE_KINK,
     ROOM_FOR_LAYOUTS,
     RUNS_APART,
+    SETS_THAT_BEND,
     TRACED_PROJECTIONS,
 )
 from adjudge.errors import Catching, NotSupportedError, attempt
@@ -287,6 +292,11 @@ def judge_here_or_nearby(
         of_pair, still = [], moves
         if _settled(judged) or len(judged) == PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK:
             break
+    if _settled(judged) and problem.counts.allows(needed + 4 * SETS_THAT_BEND):
+        alone = beside_where_it_bends(base, settings.seed)
+        if alone is not None:
+            bent = judge(alone, replace(closer, seed=settings.seed + 100), provenance)
+            judged += [bent] if bent.verdict is Verdict.FAIL else []
     _combined(outcome, judged, open_, reach)
     return outcome
 
@@ -999,6 +1009,61 @@ def points_beside_kink(base: Base, seed: int) -> Iterator[tuple[Base, float]]:
         at_it = attempt(partial(observe, there))
         if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
             yield at_it, part * reach
+
+
+def beside_where_it_bends(base: Base, seed: int) -> Base | None:
+    """Returns f at a point where x is moved only in the entries along which f bends; `None` where
+    these are all that can be moved, or none is found, or f is not finite there.
+
+    A kink in one entry excuses what a projection of all of them is off by, and the other points
+    beside it move every entry: a rule that is wrong only where another one is special, in a branch
+    for small angles, say, would be judged nowhere. A set of entries bends f where the second
+    difference along it falls like the step, and not like its square. Sets are halved; what is left
+    after `SETS_THAT_BEND` of them counts as bent, and where the first `ALL_SETS_BEND` all do, there
+    are too many kinks. Each set takes four evaluations. Ours.
+    """
+    problem = base.problem
+    leaves = problem.primal_inputs or len(problem.X.leaves)  # of a derivative its cotangents stay
+    free = np.concatenate([np.arange(here.start, here.stop) for here in problem.X.slices[:leaves]])
+    if base.coarsest_eps > COARSE_EPS:  # no step is short enough to tell
+        return None
+    random = generator(seed, Stream.WHERE_IT_BENDS)
+    moves = problem.length_scales * random_entries(random, problem.X.size, wide=True)
+    noise = LASTING_UNITS * (base.coarsest_eps * np.abs(base.values) + base.noise)
+
+    def bent(entries: Vector | NDArray[np.intp]) -> bool:
+        along = np.zeros(problem.X.size)
+        along[entries] = moves[entries]
+        second = []
+        for h in (ONE_SIDED[0], ONE_SIDED[0] * DEFECT_STEPS[1]):
+            points = [problem.clipped(problem.origin + side * h * along) for side in (1.0, -1.0)]
+            taken = [attempt(partial(evaluate, problem, base, p, Purpose.KINK)) for p in points]
+            if taken[0] is None or taken[1] is None:
+                return True
+            second.append(np.abs(taken[0] + taken[1] - 2 * base.values))
+        far, near = second
+        return bool(np.any((near > DEFECT_STEPS[1] / 2 * far) & (near > noise)))
+
+    sets, bends = deque([free]), np.zeros(problem.X.size, bool)
+    tried = bent_so_far = 0
+    while sets:
+        one, tried = sets.popleft(), tried + 1
+        if tried > SETS_THAT_BEND:
+            bends[one] = True
+        elif bent(one):
+            bent_so_far += 1
+            if bent_so_far == tried == ALL_SETS_BEND and one.size > 1:
+                return None
+            if one.size == 1:
+                bends[one] = True
+            else:
+                sets.extend(part for part in np.array_split(one, 2) if part.size)
+    if not bends.any() or bends[free].all():
+        return None
+    there = _moved(problem, np.where(bends, _reach(problem) * moves, 0.0))
+    at_it = None if there is None else attempt(partial(observe, there))
+    finite = at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values))
+    return at_it if finite else None
 
 
 def outputs_that_move(base: Base, seed: int) -> NDArray[np.bool_]:

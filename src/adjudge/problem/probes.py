@@ -101,6 +101,8 @@ class Stream(IntEnum):
     """The directions along which the error of a program is divided among its steps."""
     SPOTCHECK = 74
     """The calls of a running program that are judged."""
+    WHERE_IT_BENDS = 76
+    """The moves of the entries of x along which f bends."""
     MOVES_BESIDE_KINK = 75
     """The short steps that show which outputs f moves beside a kink."""
 

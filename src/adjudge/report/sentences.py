@@ -1051,7 +1051,7 @@ MOST_LEFT = 5
 
 
 def _moved(reach: float) -> str:
-    return f"x moved by up to {reach:.0%} of the scale of each input"
+    return f"x moved by up to {100 * reach:.2g}% of the scale of each input"
 
 
 def told_apart(a: float, b: float) -> tuple[str, str]:

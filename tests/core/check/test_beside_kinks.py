@@ -111,3 +111,56 @@ def test_noise_of_a_number_that_is_zero_but_for_rounding_is_that_of_no_other():
 
     assert Counter({Verdict.PASS: 10}) == verdicts(position(1.0), pole)
     assert Counter({Verdict.FAIL: 10}) == verdicts(position(1 - 6.7e-3), pole)
+
+
+def kinked(c, error):
+    """A kink at 0, and a rule that is off only beside 1."""
+
+    def vjp(x, w):
+        return w * (c * (x > 0) + 2 * x) * np.where(np.abs(x - 1) < 1e-3, 1 + error, 1)
+
+    return ByHand(lambda x: c * np.maximum(x, 0) + x * x, vjp=vjp)
+
+
+def largest_and_tanh(error):
+    def vjp(x, w):
+        tied = x == x.max()
+        zero = np.where(x == 0, 1 + error, 1)
+        return w[:-1] * (1 - np.tanh(x) ** 2) * zero + w[-1] * tied / tied.sum()
+
+    return ByHand(lambda x: np.append(np.tanh(x), x.max()), vjp=vjp)
+
+
+def at_kink_and_one(n, seed):
+    x = np.random.default_rng(seed).normal(size=n)
+    x[1], x[5] = 0, 1
+    return x
+
+
+@pytest.mark.parametrize("error", [-2.0, -0.1, 0.01])
+@pytest.mark.parametrize("c", [1.0, 0.1, 0.01])
+@pytest.mark.parametrize("n", [8, 40, 1000])
+def test_a_kink_in_one_entry_hides_no_mistake_in_another(n, c, error):
+    for seed in range(10 if n < 1000 else 3):
+        x = at_kink_and_one(n, seed)
+        assert examine(kinked(c, 0.0), x, seed=seed).verdict is Verdict.PASS
+        assert examine(kinked(c, error), x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("error", [-1.0, 0.1])
+def test_tied_numbers_hide_no_mistake_in_another_entry(error):
+    for seed in range(10):
+        x = np.random.default_rng(seed).normal(size=8)
+        x[2] = x[6] = 1 + x.max()
+        x[4] = 0
+        assert examine(largest_and_tanh(0.0), x, seed=seed).verdict is Verdict.PASS
+        assert examine(largest_and_tanh(error), x, seed=seed).verdict is Verdict.FAIL
+
+
+def test_many_kinks_end_the_search_for_what_bends():
+    x = np.random.default_rng(0).normal(size=1000)
+    relu = ByHand(lambda x: np.maximum(x, 0), vjp=lambda x, w: w * (x > 0))
+    x[::2] = 0
+    few, many = (examine(relu, x[:n], seed=0).counts["evaluations"] for n in (100, 1000))
+
+    assert many <= few + 16
