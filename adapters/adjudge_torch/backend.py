@@ -43,6 +43,7 @@ from adjudge_torch.module import (
     functional_of,
     noting_calls,
 )
+from adjudge_torch.precision import as_written
 from adjudge_torch.program import program
 from adjudge_torch.tracing import trace
 from adjudge_torch.watching import watching
@@ -104,7 +105,8 @@ class _Torch(AutodiffBackend):
                 return (*(value for value in values if value is not None), arrays[0])
 
             # Rows are compared with a loop, in which each draws the same numbers.
-            results = iter(torch.func.vmap(one, randomness="same")(*stacks))
+            with as_written():
+                results = iter(torch.func.vmap(one, randomness="same")(*stacks))
             # A batch of the zero tensors of forward mode has no memory, and Python dies where a row
             # of it is read. A copy has memory.
             return tuple(next(results).clone() if here else None for here in present)
@@ -383,7 +385,7 @@ class FunctionalBackend(_Torch):
         return tangent_map
 
     def _vjp(self, f: FlatFunction, x: Arrays) -> tuple[Arrays, Any]:
-        with self.refusing("reverse mode (vjp)"):
+        with self.refusing("reverse mode (vjp)"), as_written():
             result: Any = torch.func.vjp(lambda *leaves: f(leaves), *x)
         return result[0], result[1]
 
@@ -405,7 +407,9 @@ def _functional_jvp(f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays,
             whole[k] = leaf
         return f(tuple(whole))
 
-    pair: Any = torch.func.jvp(of_moved, tuple(x[k] for k in moved), tuple(v[k] for k in moved))
+    primals, tangents = tuple(x[k] for k in moved), tuple(v[k] for k in moved)
+    with as_written():
+        pair: Any = torch.func.jvp(of_moved, primals, tangents)
     return pair[0], pair[1]
 
 

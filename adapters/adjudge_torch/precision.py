@@ -32,9 +32,10 @@ WHOLE = ("sign", "sgn", "floor", "ceil", "trunc", "fix", "floor_divide", "__floo
 def as_written() -> AbstractContextManager[object]:
     """Returns a context in which functions that `torch.compile` made run as they are written.
 
-    A function that is called within a dispatch mode is not compiled, and the compiler then passes
-    it over for good: later calls outside of the mode run as written too, without a word. Into the
-    handler of a function mode it follows, and compiles that anew for each operator.
+    A function that is called within a dispatch mode, or a transform of `torch.func`, is not
+    compiled, and the compiler then passes it over for good: later calls outside of these run as
+    written too, without a word. Into the handler of a function mode it follows, and compiles that
+    anew for each operator.
     """
     if "torch._dynamo" not in sys.modules:  # nothing is compiled, and the import takes a second
         return nullcontext()

@@ -164,6 +164,30 @@ def test_compiled_functions_are_checked(gradcheck, x, backend):
         assert gradcheck(f, (x,))
 
 
+@pytest.mark.parametrize(
+    "asked", [{"order": 1}, {"check_forward_ad": True, "check_batched_forward_grad": True}]
+)
+def test_a_compiled_function_is_compiled_after_a_check(x, asked):
+    # under torch.func the compiler passes a function over, and it would stay as written for good
+    as_written = []
+
+    def f(x):
+        if not torch.compiler.is_compiling():
+            as_written.append(1)
+        return x.sin() * x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compiled = torch.compile(f, backend="eager")
+        compiled(x)
+        adjudge.examine(compiled, (x,), **asked)
+        before = len(as_written)
+        compiled(x)
+        compiled(x.detach().clone())
+
+    assert len(as_written) == before
+
+
 def test_a_wrong_rule_inside_a_compiled_function_is_found(scaled_sin, x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
