@@ -161,6 +161,13 @@ class JaxArrays(ArrayOperations):
     def copy(self, array: Array) -> Array:
         return array  # immutable: there is nothing that could be written into
 
+    def to_spend(self, array: Array) -> Array | None:
+        # `donate_argnums` of jax.jit gives the memory of an argument to the result
+        return jnp.array(array, copy=True)
+
+    def spent(self, array: Array) -> bool:
+        return not isinstance(array, jax.core.Tracer) and bool(array.is_deleted())
+
     def place(self, array: Array, device: str) -> Array:
         return jax.device_put(array, self._device(device))
 

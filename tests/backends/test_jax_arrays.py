@@ -3,13 +3,28 @@
 import numpy as np
 import pytest
 
-from adjudge import Status, examine, gradcheck, gradgradcheck
+from adjudge import Status, Verdict, examine, gradcheck, gradgradcheck
 from adjudge.errors import MixedFrameworksError
 
 pytestmark = pytest.mark.backend("jax")
 
 
 # ---------------------------------------------------------------- the caller's arrays
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers")
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_a_call_may_use_up_the_arrays_that_it_is_handed(jax, jnp, x, with_vjp, factor):
+    rule = with_vjp(jnp.sin, lambda x, w: factor * w * jnp.cos(x))
+    n = jnp.arange(x.size).reshape(x.shape)
+
+    for donated in (0, 1, (0, 1)):
+        f = jax.jit(lambda x, n: rule(x) + n, donate_argnums=donated)
+        report = examine(f, (x, n))
+
+        assert report.verdict is (Verdict.PASS if factor == 1.0 else Verdict.FAIL)
+        assert not x.is_deleted()
+        assert not n.is_deleted()
 
 
 def test_arrays_of_the_caller_are_what_they_were(jax, jnp, x):

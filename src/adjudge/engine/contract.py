@@ -227,6 +227,16 @@ class ArrayOperations:
         """
         return self.xp.asarray(array, copy=True)
 
+    def to_spend(self, array: Array) -> Array | None:
+        """Returns a copy of `array` that a call may use up; `None` where no call can, as in most
+        engines.
+        """
+        return None
+
+    def spent(self, array: Array) -> bool:
+        """Returns whether a call has used up `array`, so that nobody can read it any more."""
+        return False
+
     def place(self, array: Array, device: str) -> Array:
         """Returns a copy of `array` on the device of this name. Raises `NotSupportedError`."""
         raise self.lacks("placement on a device")

@@ -252,6 +252,12 @@ class Arguments:
             leaves[k] = placed(self.backend, np.asarray(leaves[k]), dtype, name=self.tree.names[k])
         return self.assemble(leaves)
 
+    @cached_property
+    def own_arrays(self) -> tuple[int, ...]:
+        """The indices of the leaves that are arrays of the engine."""
+        owns = self.backend.owns
+        return tuple([k for k, leaf in enumerate(self.tree.leaves) if owns(leaf)])
+
     @property
     def names(self) -> tuple[str, ...]:
         """The accessor paths of the checked leaves."""
@@ -725,6 +731,8 @@ class UserCalls:
     dropped: tuple[int, ...] | None = None
     """The leaves that are neither checked nor among these, integers say, for which it did; `None`
     before the first vjp."""
+    spends: bool | None = None
+    """Whether a call uses up arrays that it is handed; `None` before the first one."""
     single_type: type[Any] | None = None
     """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 
@@ -746,14 +754,31 @@ class UserCalls:
         arguments, counts = self.arguments, self.counts
         # Where every leaf is checked, a point is all that a call needs.
         leaves = x if len(x) == len(arguments.tree.leaves) else arguments.fill(x)
-        args, kwargs = arguments.tree.rebuild(leaves)
+        handed = leaves if self.spends is False else self._to_spend(leaves)
+        args, kwargs = arguments.tree.rebuild(handed)
         counts.evaluations += 1
         result: Any = self.run(function, x, args, kwargs)
+        if self.spends is None:
+            spent = arguments.backend.arrays.spent
+            self.spends = any(spent(handed[k]) for k in arguments.own_arrays)
         if type(result) is self.single_type and self.single == (result.shape, result.dtype):
             return (result,)  # as most are
         if self.result is None and leaves is not x:
             self.mutated = arguments.mutated(leaves)
         return self.outputs(result)
+
+    def _to_spend(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """Returns the leaves of a call, where it may use them up, as copies. The arrays of the
+        caller, and those that are read after the call, stay what they are.
+        """
+        copied, copy = list(leaves), self.arguments.backend.arrays.to_spend
+        for k in self.arguments.own_arrays:
+            own = copy(leaves[k])
+            if own is None:
+                self.spends = False
+                return leaves
+            copied[k] = own
+        return copied
 
     def run(
         self, call: Callable[..., Any], x: Arrays, args: Sequence[Any], kwargs: Mapping[str, Any]
