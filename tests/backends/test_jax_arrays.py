@@ -14,17 +14,17 @@ pytestmark = pytest.mark.backend("jax")
 
 @pytest.mark.filterwarnings("ignore:Some donated buffers")
 @pytest.mark.parametrize("factor", [1.0, 1.01])
-def test_a_call_may_use_up_the_arrays_that_it_is_handed(jax, jnp, x, with_vjp, factor):
-    rule = with_vjp(jnp.sin, lambda x, w: factor * w * jnp.cos(x))
+@pytest.mark.parametrize("donated", [0, 1, (0, 1)])
+def test_a_call_may_use_up_the_arrays_that_it_is_handed(jax, jnp, x, with_vjp, donated, factor):
+    # JAX itself has no derivative of what keeps an array that it has used up
+    rule = with_vjp(lambda x: 3 * x, lambda x, w: 3 * factor * w)
     n = jnp.arange(x.size).reshape(x.shape)
 
-    for donated in (0, 1, (0, 1)):
-        f = jax.jit(lambda x, n: rule(x) + n, donate_argnums=donated)
-        report = examine(f, (x, n))
+    report = examine(jax.jit(lambda x, n: rule(x) + n, donate_argnums=donated), (x, n))
 
-        assert report.verdict is (Verdict.PASS if factor == 1.0 else Verdict.FAIL)
-        assert not x.is_deleted()
-        assert not n.is_deleted()
+    assert report.verdict is (Verdict.PASS if factor == 1.0 else Verdict.FAIL)
+    assert not x.is_deleted()
+    assert not n.is_deleted()
 
 
 def test_arrays_of_the_caller_are_what_they_were(jax, jnp, x):
