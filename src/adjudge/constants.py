@@ -1055,6 +1055,10 @@ GROSS_TOLERANCES = 2.0**10
 once, and no tangent is extrapolated from four evaluations then. With a smaller number truncation
 halves the tangents of right derivatives; with a larger one a wrong leaf costs ladders on the way to
 it. It changes what a check costs and no verdict, and is ours."""
+TRUNCATION_ROOM = 64.0
+"""A right leaf of a fast function is far off after two evaluations as well, and would be called
+wrong beside a wrong one. It counts as wrong at once where it is off by more than this many times
+what its second difference says of its truncation. The value is ours."""
 GROSS_AFTER_EXTRAPOLATION = 32
 """This number stands in for `GROSS_TOLERANCES` after an extrapolation, which leaves less
 truncation. It is ours."""

@@ -824,8 +824,8 @@ class DrawsOthers(Detail):
     taken in it is compared.
     """
 
-    under: str
-    """Says in which one."""
+    way: str
+    """The way of the engine, or `vmap`."""
 
 
 class ImplicitSamples(Detail):

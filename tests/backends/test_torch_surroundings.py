@@ -329,6 +329,7 @@ HOLDERS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is:DeprecationWarning")
 @pytest.mark.parametrize("made", ["with parameters", "without", "scripted", "inside of another"])
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_running_statistics_are_as_before(holder, made):

@@ -298,7 +298,7 @@ class Matrix:
                 if isinstance(usual.get(mode), Verdict):
                     compared = same_as(letter, problem, known)
                     if compared is None and problem.counts.before_evaluation is not None:
-                        detail = DrawsOthers(f"in {way.name}")
+                        detail = DrawsOthers(way.name)
                         note = Finding(Status.DRAWS_RANDOM, taken, "", detail, note=True)
                         if note not in known.outcome.findings:
                             known.outcome.findings.append(note)

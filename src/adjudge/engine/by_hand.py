@@ -209,17 +209,14 @@ class ByHand:
 
     def further(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         """The compositions of modes that a check of what was given has beside its usual ones."""
-        if not self.as_matrices and isinstance(self.vjp, ByHand):
-            rules = {"R": self.vjp.vjp, "F": self.vjp.jvp}
-            return tuple([f"{letter}R" for letter, rule in rules.items() if rule is not None])
+        if "double_vjp" in self.given:
+            return ("RR",)
         return tuple([mode for form in self._forms for mode in form.further(*args, **kwargs)])
 
     @property
     def second(self) -> tuple[str, ...]:
         """What was given as a derivative of second order, as one writes it."""
-        names = [f"{name}=" for name in ("hess", "hessp", "double_vjp") if name in self.given]
-        nested = isinstance(self.given.get("vjp"), ByHand)
-        return (*names, "vjp=ByHand(...)") if nested else tuple(names)
+        return tuple([f"{one}=" for one in ("hess", "hessp", "double_vjp") if one in self.given])
 
     def __repr__(self) -> str:
         """`ByHand(softmax)`."""

@@ -29,6 +29,7 @@ from adjudge.constants import (
     SATURATED_UNITS,
     SEPARATIONS,
     SIGNIFICANT_PART,
+    TRUNCATION_ROOM,
 )
 from adjudge.estimate import SIGNIFICANT_BITS, Column, Effort, Estimator, at_fixed_step
 from adjudge.findings import (
@@ -630,6 +631,8 @@ class Table:
         """
         if not trial.off_by(GROSS_TOLERANCES):
             return None
+        if not self._may_be_truncation(trial):
+            return trial
         for effort in (Effort.THREE_STEPS, Effort.LADDER):
             found, columns = trial.along(effort), trial.columns
             compared = columns.comparisons(found, trial.block, trial.pushed, final=True)
@@ -637,6 +640,19 @@ class Table:
             if finer.fails and finer.off_by(GROSS_TOLERANCES):
                 return finer
         return None
+
+    def _may_be_truncation(self, trial: Trial) -> bool:
+        """Returns whether a central difference may be off by as much as the trial: that is about
+        the square of how far the second difference along its step is the first one.
+        """
+        sample = trial.column.sample
+        if sample is None:
+            return True
+        size = norm(sample.plus - sample.minus)
+        bend = norm(sample.plus + sample.minus - 2 * self.base.values)
+        off = max(norm(c.difference) for _, c, _ in trial.compared)
+        whole = max(norm(c.reference) for _, c, _ in trial.compared)
+        return not bool(off * size * size > TRUNCATION_ROOM * bend * bend * whole)
 
     def _with_silent_kinks(self, trial: Trial) -> Trial:
         """Returns a trial that agrees, with the kinks of f at x: what agrees with the mean of two

@@ -960,7 +960,7 @@ class Pushforwards:
             return forward.push(v, x)[1]
 
         if problem.counts.before_evaluation is not None and self._draws_others_under_vmap(x):
-            detail, remedy = DrawsOthers("under vmap"), Remedy.PASS_RANDOM_NUMBERS
+            detail, remedy = DrawsOthers("vmap"), Remedy.PASS_RANDOM_NUMBERS
             yield Finding(Status.DRAWS_RANDOM, self.rule.mode, "", detail, remedy, note=True)
             return
 

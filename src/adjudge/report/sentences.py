@@ -247,8 +247,8 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     ),
     findings.BatchRaised: ("the vmapped {rule} for {entry} raises {error.kind}: {error.message}",),
     findings.DrawsOthers: (
-        "the function draws other random numbers {under} from the same state: the derivative there "
-        "is that of another function, and was not compared",
+        "the function draws other random numbers under {way} from the same state: the derivative "
+        "there is that of another function, and was not compared",
     ),
     findings.BatchNotMade: ("the batch for {mode} raises {error.kind}: {error.message}",),
     findings.EqualRowsDiffer: (
