@@ -293,10 +293,12 @@ def judge_here_or_nearby(
         if _settled(judged) or len(judged) == PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK:
             break
     if _settled(judged) and problem.counts.allows(needed + 4 * SETS_THAT_BEND):
-        alone = beside_where_it_bends(base, settings.seed)
-        if alone is not None:
-            bent = judge(alone, replace(closer, seed=settings.seed + 100), provenance)
-            judged += [bent] if bent.verdict is Verdict.FAIL else []
+        alone = [
+            judge(there, replace(closer, seed=settings.seed + 99 + k), provenance)
+            for k, there in enumerate(beside_where_it_bends(base, settings.seed))
+        ]
+        if alone and all(there.verdict is Verdict.FAIL for there in alone):
+            judged.append(alone[0])
     _combined(outcome, judged, open_, reach)
     return outcome
 
@@ -1011,9 +1013,9 @@ def points_beside_kink(base: Base, seed: int) -> Iterator[tuple[Base, float]]:
             yield at_it, part * reach
 
 
-def beside_where_it_bends(base: Base, seed: int) -> Base | None:
-    """Returns f at a point where x is moved only in the entries along which f bends; `None` where
-    these are all that can be moved, or none is found, or f is not finite there.
+def beside_where_it_bends(base: Base, seed: int) -> list[Base]:
+    """Returns f at two points, where x is moved to opposite sides only in the entries along which f
+    bends; none where these are all that can be moved, or none is found, or f still bends there.
 
     A kink in one entry excuses what a projection of all of them is off by, and the other points
     beside it move every entry: a rule that is wrong only where another one is special, in a branch
@@ -1026,44 +1028,58 @@ def beside_where_it_bends(base: Base, seed: int) -> Base | None:
     leaves = problem.primal_inputs or len(problem.X.leaves)  # of a derivative its cotangents stay
     free = np.concatenate([np.arange(here.start, here.stop) for here in problem.X.slices[:leaves]])
     if base.coarsest_eps > COARSE_EPS:  # no step is short enough to tell
-        return None
+        return []
     random = generator(seed, Stream.WHERE_IT_BENDS)
     moves = problem.length_scales * random_entries(random, problem.X.size, wide=True)
-    noise = LASTING_UNITS * (base.coarsest_eps * np.abs(base.values) + base.noise)
-
-    def bent(entries: Vector | NDArray[np.intp]) -> bool:
-        along = np.zeros(problem.X.size)
-        along[entries] = moves[entries]
-        second = []
-        for h in (ONE_SIDED[0], ONE_SIDED[0] * DEFECT_STEPS[1]):
-            points = [problem.clipped(problem.origin + side * h * along) for side in (1.0, -1.0)]
-            taken = [attempt(partial(evaluate, problem, base, p, Purpose.KINK)) for p in points]
-            if taken[0] is None or taken[1] is None:
-                return True
-            second.append(np.abs(taken[0] + taken[1] - 2 * base.values))
-        far, near = second
-        return bool(np.any((near > DEFECT_STEPS[1] / 2 * far) & (near > noise)))
-
     sets, bends = deque([free]), np.zeros(problem.X.size, bool)
     tried = bent_so_far = 0
+
+    def only(entries: NDArray[np.intp]) -> Vector:
+        along = np.zeros(problem.X.size)
+        along[entries] = moves[entries]
+        return along
+
     while sets:
         one, tried = sets.popleft(), tried + 1
         if tried > SETS_THAT_BEND:
             bends[one] = True
-        elif bent(one):
+        elif _bends(base, only(one)):
             bent_so_far += 1
             if bent_so_far == tried == ALL_SETS_BEND and one.size > 1:
-                return None
+                return []
             if one.size == 1:
                 bends[one] = True
             else:
                 sets.extend(part for part in np.array_split(one, 2) if part.size)
     if not bends.any() or bends[free].all():
-        return None
-    there = _moved(problem, np.where(bends, _reach(problem) * moves, 0.0))
-    at_it = None if there is None else attempt(partial(observe, there))
-    finite = at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values))
-    return at_it if finite else None
+        return []
+    found, whole = [], only(free)
+    for side in (1.0, -1.0):
+        there = _moved(problem, np.where(bends, side * _reach(problem) * moves, 0.0))
+        at_it = None if there is None else attempt(partial(observe, there))
+        if at_it is None or np.any(np.isfinite(base.values) & ~np.isfinite(at_it.values)):
+            return []
+        # What chooses among ties that stay, or are new there, chooses within the generalised
+        # derivative at x, and may be outside of that of such a point. The largest of several zeros
+        # that are cut off at zero falls where all of them fall.
+        if any(_bends(at_it, along) for along in (whole, np.abs(whole))):
+            return []
+        found.append(at_it)
+    return found
+
+
+def _bends(base: Base, along: Vector) -> bool:
+    """Returns whether f bends at x along a tangent, or is not defined on both sides."""
+    problem, second = base.problem, []
+    for h in (ONE_SIDED[0], ONE_SIDED[0] * DEFECT_STEPS[1]):
+        points = [problem.clipped(problem.origin + side * h * along) for side in (1.0, -1.0)]
+        taken = [attempt(partial(evaluate, problem, base, p, Purpose.KINK)) for p in points]
+        if taken[0] is None or taken[1] is None:
+            return True
+        second.append(np.abs(taken[0] + taken[1] - 2 * base.values))
+    far, near = second
+    noise = LASTING_UNITS * (base.coarsest_eps * np.abs(base.values) + base.noise)
+    return bool(np.any((near > DEFECT_STEPS[1] / 2 * far) & (near > noise)))
 
 
 def outputs_that_move(base: Base, seed: int) -> NDArray[np.bool_]:
