@@ -290,3 +290,20 @@ def test_of_three_engines_the_one_that_differs_is_told_wherever_it_stands(odd, d
 
         assert report.verdict is Verdict.FAIL
         assert [odd] == [name for name, cell in report.cells["value"].items() if cell == "FAIL"]
+
+
+def test_a_python_number_as_result_is_refused_and_no_witness_judges_it():
+    def number(xp, x):
+        return float(xp.sum(x * x))
+
+    for engines in (["torch", "jax", "numpy"], ["numpy", "jax"]):
+        with pytest.raises(InputError, match=r"nothing that can be differentiated: out \(float\)"):
+            crosscheck(number, (np.ones(3),), engines, seed=1, compile=False)
+
+
+def test_results_of_another_length_fail():
+    f = {"torch": lambda x: x.sum(0), "jax": lambda x: x.sum(1)}
+
+    report = crosscheck(f, (np.ones((2, 3)),), ENGINES, seed=1, raise_exception=False)
+
+    assert "out has shape (3,) on torch and (2,) on jax" in report.headline

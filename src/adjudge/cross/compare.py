@@ -85,11 +85,17 @@ class EngineComparison:
     double_on: dict[str, str] = field(default_factory=dict)
     """The engine on which a function in double precision runs, by the name of that function."""
     _numbers: dict[tuple[str, str, bool], Numbers] = field(default_factory=dict)
+    _first: Engine | None = None
+
+    @property
+    def first(self) -> Engine:
+        """The engine whose spaces say what is compared: all that are compared return the like."""
+        return self._first or self.engines[0]
 
     @cached_property
     def quantities(self) -> list[Quantity]:
         """What is compared, the value first."""
-        return quantities(self.engines[0], self.modes, self.seed)
+        return quantities(self.first, self.modes, self.seed)
 
     @quiet_arithmetic()
     def judge(self, pairs: Sequence[tuple[Engine, Engine]], double: Engine | None = None) -> None:
@@ -98,7 +104,11 @@ class EngineComparison:
         With `double`, the function in double precision, numbers are compared with its numbers
         instead.
         """
-        alike = [pair for pair in pairs if not self._differ_in_structure(*pair)]
+        alike = self._largest_group(
+            [pair for pair in pairs if not self._differ_in_structure(*pair)]
+        )
+        if double is not None and alike and not self._in_a_pair(self.reporting(double.name), alike):
+            double = None  # it has the structure of an engine that differs from those
         with_double: list[tuple[Engine, Engine]] = []
         if double is not None:
             like_it = {self.reporting(double.name)}
@@ -110,7 +120,9 @@ class EngineComparison:
         for quantity in self.quantities:
             known = double is not None and self.numbers_of(quantity, double) is not None
             compared = with_double if known else alike
-            able = {e.name for e in self.engines if self.numbers_of(quantity, e) is not None}
+            # Only these are asked: what differs in structure has no numbers in the same spaces.
+            asked = [e for e in self.engines if self._in_a_pair(e.name, compared)]
+            able = {e.name for e in asked if self.numbers_of(quantity, e) is not None}
             if len(able) < 2:  # an engine by itself is judged by its own report
                 compared = []
             for one, two in compared:
@@ -127,6 +139,23 @@ class EngineComparison:
                     if {one.name, two.name} not in apart and not {one.name, two.name} & wrong
                 ]
             self._accuse_outlier(quantity.mode or VALUE)
+
+    def _largest_group(self, alike: Sequence[tuple[Engine, Engine]]) -> list[tuple[Engine, Engine]]:
+        """Returns those of the pairs whose engines return the like of the engine that has the most
+        partners, and makes it the `first`: the spaces of one result fit no other one.
+        """
+        partners = {e.name: {e.name} for e in self.engines}
+        for one, two in alike:
+            partners[one.name].add(two.name)
+            partners[two.name].add(one.name)
+        self._first = max(self.engines, key=lambda e: len(partners[e.name]))
+        group = set().union(*(partners[name] for name in partners[self._first.name]))
+        return [pair for pair in alike if pair[0].name in group]
+
+    @staticmethod
+    def _in_a_pair(name: str, pairs: Sequence[tuple[Engine, Engine]]) -> bool:
+        """Returns whether an engine of this name is one of a pair."""
+        return any(name in (one.name, two.name) for one, two in pairs)
 
     def _is_another_function(
         self, with_double: Sequence[tuple[Engine, Engine]], pairs: Sequence[tuple[Engine, Engine]]
@@ -211,7 +240,7 @@ class EngineComparison:
             lengths = quantity.point.length_scales if reverse else np.ones(quantity.space.size)
         sides = Sides(quantity.space, quantity.probes, lengths)
         found = sides.apart(pair)
-        if found.compared:
+        if found.compared or not quantity.space.size:  # of an empty array all numbers are compared
             pairs = self.comparisons.setdefault(quantity.mode or VALUE, {})
             pairs[one.name, two.name] = found.compared
         names = one.name, two.name
@@ -276,7 +305,7 @@ class EngineComparison:
             return None
         key = (quantity.mode, engine.name, wide)
         if key not in self._numbers and (quantity.mode, engine.name) not in self.missing:
-            first, x = self.engines[0], quantity.point
+            first, x = self.first, quantity.point
             eps = first.base().coarsest_eps
             with first.isolated():
                 points = list(points_around(x, self.seed, eps)) if wide else [

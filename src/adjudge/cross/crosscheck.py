@@ -64,8 +64,9 @@ def crosscheck(
         compile: As for `examine`: `None` judges compiled derivatives, too, where an engine is
             mostly used like that (JAX), which takes most of the time; `False` does not.
         raise_exception: `False` returns a falsy report instead of raising `CrosscheckError`.
-        options: See `adjudge.Options`, for the comparison with differences; not `kwargs`, `modes`,
-            `points`, `domain`, `backend`.
+        options: See `adjudge.Options`; not `kwargs`, `modes`, `points`, `domain`, `backend`. They
+            are about the comparison with differences: what two engines may differ by is measured,
+            and `atol` and `rtol` leave it as it is.
 
     Returns:
         The `CrossReport`, truthy only if everything asked for was compared and agreed.
@@ -109,8 +110,13 @@ class _Crosscheck:
     def report(self, reference: str | None) -> CrossReport:
         """Returns the report; `reference` as for `crosscheck`."""
         running = [engine for engine in self.engines if self._runs(engine)]
-        running = [engine for engine in running if self._examined(engine, running)]
-        if not running and self.errors and all(isinstance(e, AdjudgeError) for e in self.errors):
+        # Engines without derivatives come last, since those of one that was examined are theirs.
+        last = sorted(running, key=lambda engine: not engine.differentiates)
+        examined = {engine.name for engine in last if self._examined(engine, running)}
+        running = [engine for engine in running if engine.name in examined]
+        self.reports = {e.name: self.reports[e.name] for e in running if e.name in self.reports}
+        judged = any(engine.differentiates for engine in running)
+        if not judged and self.errors and all(isinstance(e, AdjudgeError) for e in self.errors):
             raise self.errors[0]
         modes = requested_modes(self.order, None) or []
         comparison = EngineComparison(running, self.reports, self.outputs, modes, self.seed)
@@ -137,7 +143,8 @@ class _Crosscheck:
         """
         function, order = engine.function, self.order
         if not engine.differentiates:
-            donors = [e for e in running if e.differentiates and self._alike(e, engine)]
+            donors = [e for e in running if e.differentiates and e.name in self.reports]
+            donors = [e for e in donors if self._alike(e, engine)]
             if not donors:
                 self.omissions.append(LeftOut(Omission.NO_DONOR, engine.name))
                 return True
@@ -216,6 +223,8 @@ class _Crosscheck:
         required, optional = self._missing(comparison)
         self.omissions += optional
         other = [LeftOut(Omission.OTHER_IN_DOUBLE)] if comparison.other_in_double else []
+        if (values := comparison.comparisons.get(VALUE)) and not any(values.values()):
+            other.append(LeftOut(Omission.EMPTY))
         verdicts = [d.verdict for d in divergences]
         verdicts += [_own(report, self.order) for report in self.reports.values()]
         verdicts += [Verdict.INCONCLUSIVE] * len(self.raised)
@@ -414,3 +423,11 @@ def _require_reference(reference: str | None, engines: Sequence[Engine]) -> None
         raise InputError(
             f"reference={reference!r}", f'give "float64", None, or one of {", ".join(known)}'
         )
+    for engine in engines:
+        if engine.name == reference and not engine.differentiates:
+            able = ", ".join(f'"{e.name}"' for e in engines if e.differentiates)
+            raise InputError(
+                f"reference={reference!r} has no derivatives that others could be compared with",
+                f"give one that has ({able}), or None to compare engines with one another; the "
+                f"differences of {reference} judge derivatives in any case",
+            )

@@ -162,6 +162,8 @@ class Omission(Enum):
     """In double precision the function has another value than on every engine."""
     LACKING = auto()
     """An engine has no answer for a quantity."""
+    EMPTY = auto()
+    """There are no numbers in what the function returns."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,7 @@ _OMISSIONS = {
     Omission.NOT_IN_DOUBLE: "f in float64 on {0}: {2}",
     Omission.OTHER_IN_DOUBLE: "in float64 f has another value than on every engine",
     Omission.LACKING: "{1} on {0}: {2}",
+    Omission.EMPTY: "numbers of the value, which is empty; its structure, shapes and dtypes agree",
 }
 
 

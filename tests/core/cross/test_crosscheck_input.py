@@ -6,7 +6,7 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from adjudge import ByHand, InputError, Verdict, crosscheck
+from adjudge import ByHand, InputError, Status, Verdict, crosscheck
 from adjudge.engine.arrays import PlainArrays, PlainBackend
 from adjudge.engine.contract import Environment, replaced
 from adjudge.engine.registry import backend_named
@@ -226,10 +226,55 @@ def test_inputs_that_are_not_finite_are_compared_as_they_are():
     assert not report.divergences
 
 
-def test_nothing_compared_is_no_pass():
-    report = crosscheck(SQUARE, (np.zeros(0),), ENGINES, seed=0, raise_exception=False)
+def test_an_empty_array_passes_and_is_told_as_in_a_check_on_one_engine():
+    report = crosscheck(SQUARE, (np.zeros(0),), ENGINES, seed=0)
 
-    assert report.verdict is Verdict.INCONCLUSIVE
+    assert report.comparisons["value"] == {"numpy, array_api_strict": 0}
+    assert any("which is empty" in note for note in report.left_out)
+
+
+def test_an_empty_array_of_another_shape_fails():
+    f = {"numpy": SQUARE, "array_api_strict": ByHand(lambda x: x[:0], vjp=lambda x, w: 0 * x)}
+
+    report = crosscheck(f, (X,), ENGINES, seed=0, raise_exception=False)
+
+    assert report.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_engine_that_refused_f_lends_no_derivative(reverse):
+    class Refusing(Named):
+        """Its derivative is refused, as that of a function that returns a number of Python."""
+
+        def vjp(self, f, x):
+            raise InputError("the function returns a number", "return an array")
+
+    engines = [Refusing(), "numpy"]
+
+    with pytest.raises(InputError, match="the function returns a number"):
+        crosscheck(plain, (X,), engines[::-1] if reverse else engines, seed=0)
+
+
+@pytest.mark.parametrize("odd", range(3))
+def test_the_like_are_compared_wherever_the_one_with_another_shape_stands(odd):
+    right = ByHand(lambda x: x * x, vjp=lambda x, w: 2 * x * w)
+    other = ByHand(
+        lambda x: (x * x)[:2], vjp=lambda x, w: np.concatenate([2 * x[:2] * w, np.zeros(1)])
+    )
+    names = ["one", "two", "three"]
+    f = {name: other if k == odd else right for k, name in enumerate(names)}
+
+    report = crosscheck(f, (X,), [Named(n) for n in names], seed=0, raise_exception=False)
+
+    assert report.verdict is Verdict.FAIL
+    assert {d.status for d in report.divergences} == {Status.WRONG_SHAPE}
+    (pair,) = report.comparisons["R"]
+    assert names[odd] not in pair
+
+
+def test_a_reference_without_derivatives_is_refused():
+    with pytest.raises(InputError, match="reference='numpy' has no derivatives"):
+        crosscheck(plain, (X,), [Doubling(), "numpy"], reference="numpy", seed=0)
 
 
 def test_inputs_and_global_state_stay_as_they_were():
