@@ -94,8 +94,10 @@ class SharedOptions(TypedDict, total=False):
             floating and complex arrays are; or, where the engine marks arrays (`requires_grad`)
             and any of them is marked, the marked ones.
         bounds: A pair `(low, high)` of numbers or arrays that no evaluation leaves in any checked
-            input; or a mapping from paths as for `wrt` to such pairs. Where x is too close to a
-            bound, or on it, differences are one-sided. By default (`None`) there are no bounds.
+            input, with `None` for no bound; or as SciPy has them, a list with a pair for each entry
+            of a vector or `scipy.optimize.Bounds`; or a mapping from paths as for `wrt` to these.
+            Where x is too close to a bound, or on it, differences are one-sided. By default
+            (`None`) there are no bounds.
         directions: A set that inputs live on, along which they are checked: no evaluation leaves
             it, and gradients are compared along its tangents. `"symmetric"` (Hermitian where
             complex), `"positive definite"`, `"simplex"`, `"sphere"`, `"orthogonal"`, `"sorted"`,

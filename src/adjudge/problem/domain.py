@@ -7,7 +7,7 @@ points and which drawn inputs belong to f; its intervals act as bounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,22 @@ from adjudge.problem.calls import Path, is_at_or_below
 from adjudge.problem.charts import SETS, OffTheSetError
 from adjudge.problem.space import Leaf, Space
 
-Bounds = tuple[Any, Any] | Mapping[Path, tuple[Any, Any]] | None
-"""A pair `(low, high)` of numbers or arrays for all checked inputs, or by path such pairs."""
+
+class WithSides(Protocol):
+    """Bounds as `scipy.optimize.Bounds` are."""
+
+    @property
+    def lb(self) -> Any:
+        """The lowest point."""
+
+    @property
+    def ub(self) -> Any:
+        """The highest point."""
+
+
+Bounds: TypeAlias = Sequence[Any] | WithSides | Mapping[Path, Sequence[Any] | WithSides] | None
+"""A pair `(low, high)` of numbers or arrays for all checked inputs, or by path such pairs; as SciPy
+takes them, too, which are `scipy.optimize.Bounds` and a list with a pair for each entry."""
 
 
 def leaves_at(leaves: Sequence[Leaf], path: Path, option: str, remedy: str) -> list[int]:
@@ -70,17 +84,81 @@ def _pair(leaf: Leaf, pair: Any) -> tuple[Vector, Vector]:
         raise InputError(
             f"bounds= for {leaf.name}, which is complex", "bounds order real numbers only"
         )
+    found = f"bounds={pair!r} for {leaf.name} of shape {leaf.host_shape}"
+    remedy = "give (low, high): two numbers, or arrays that broadcast to the input; None: unbounded"
+    whole = (pair.lb, pair.ub) if _has_sides(pair) else pair
     try:
-        low, high = (
-            np.broadcast_to(np.asarray(side, dtype=np.float64), leaf.host_shape).reshape(-1)
-            for side in pair
-        )
+        sides = list(whole)
+        of_entries = _of_entries(leaf, sides)
+        as_sides = len(sides) == 2
+        if of_entries and as_sides:
+            of_entries, as_sides = _meant(leaf, whole, sides)
+        if not of_entries:
+            return _sides(leaf, sides)
+        low, high = _sides(leaf, [list(ends) for ends in zip(*sides, strict=True)])
+        if as_sides and not np.array_equal((low, high), _sides(leaf, sides)):
+            raise InputError(
+                f"{found} is a lowest and a highest point, or a pair for each entry",
+                "give the lowest and the highest point as arrays, (np.array(low), np.array(high)), "
+                "or a pair for each entry as a list of tuples, [(low, high), (low, high)]",
+            )
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"bounds={pair!r} for {leaf.name} of shape {leaf.host_shape}: {error}",
-            "give (low, high): two numbers, or arrays that broadcast to the input",
-        ) from error
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{found}: {error}", remedy) from error
     return low, high
+
+
+def _has_sides(bounds: object) -> TypeGuard[WithSides]:
+    """Returns whether these are bounds as `scipy.optimize.Bounds` are, with attributes for both
+    sides. Constraints of SciPy have them as well, of what a matrix or a function makes of x.
+    """
+    lacking = not hasattr(bounds, "A") and not hasattr(bounds, "fun")
+    return lacking and hasattr(bounds, "lb") and hasattr(bounds, "ub")
+
+
+def _of_entries(leaf: Leaf, sides: Sequence[Any]) -> bool:
+    """Returns whether this may be a pair for each entry of a vector, as SciPy's `minimize` takes
+    them.
+    """
+    return leaf.host_shape == (len(sides),) and all(
+        np.shape(side) == (2,) and isinstance(side, tuple | list | np.ndarray) for side in sides
+    )
+
+
+def _meant(leaf: Leaf, given: object, sides: Sequence[Any]) -> tuple[bool, bool]:
+    """Returns whether what may be a pair for each of two entries can be meant as that, and whether
+    as a lowest and a highest point.
+
+    A list of tuples is the former and a tuple of arrays or lists the latter, as SciPy's `minimize`
+    and `least_squares` write them. Anything else is what leaves room between low and high.
+    """
+    kinds = {type(side) for side in sides}
+    if isinstance(given, list) and kinds == {tuple}:
+        return True, False
+    if isinstance(given, tuple) and not kinds & {tuple}:
+        return False, True
+    turned = [*zip(*sides, strict=True)]
+    pairs, ends = (bool(np.less(*_sides(leaf, one)).all()) for one in (turned, sides))
+    return (True, True) if pairs == ends else (pairs, ends)
+
+
+def _sides(leaf: Leaf, pair: Any) -> tuple[Vector, Vector]:
+    """Returns the lowest and the highest point in the coordinates of a leaf."""
+    low, high = (
+        np.broadcast_to(_ends(side, free), leaf.host_shape).reshape(-1)
+        for side, free in zip(pair, (-np.inf, np.inf), strict=True)
+    )
+    return low, high
+
+
+def _ends(side: Any, free: float) -> Vector:
+    """Returns numbers or arrays as an array, in which `None` is the infinity `free`."""
+    if side is None or isinstance(side, tuple | list):
+        entries = np.asarray(side, dtype=object)
+        known = [free if entry is None else entry for entry in entries.reshape(-1)]
+        return np.asarray(known, dtype=np.float64).reshape(entries.shape)
+    return np.asarray(side, dtype=np.float64)
 
 
 Values = NDArray[Any]
@@ -134,7 +212,10 @@ def read_domain(domain: Any, place: str = "", names: Sequence[str] = DOMAINS) ->
     if domain is None or callable(domain):
         return domain  # type: ignore[no-any-return]
     try:
-        low, high = (float(end) for end in domain)
+        low, high = (
+            free if end is None else float(end)
+            for end, free in zip(domain, (-np.inf, np.inf), strict=True)
+        )
         sensible = low < high
     except (TypeError, ValueError):
         sensible = False

@@ -99,6 +99,67 @@ def test_bounds_without_meaning_are_refused_before_anything_runs(bounds, words):
     assert [] == rule.points
 
 
+class SciPyLike:
+    """As `scipy.optimize.Bounds`."""
+
+    def __init__(self, lb, ub):
+        self.lb, self.ub = lb, ub
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        [(0, 1), (2, 3)],
+        [(0, 1), (2, None)],
+        ((0, 5), (2, 5)),
+        ([0, 2], [1, 3]),
+        ([0, 2], [None, None]),
+        (np.array([0, 2]), np.array([1, 3])),
+        SciPyLike([0, 2], [1, 3]),
+        SciPyLike(np.array([0, 2]), np.inf),
+        {"inputs[0]": [(0, 1), (2, None)]},
+    ],
+)
+def test_bounds_are_read_as_scipy_means_them(bounds):
+    f = Recorded(lambda x: np.sqrt(x - [0, 2]), lambda x: 0.5 / np.sqrt(x - [0, 2]))
+
+    report = examine(f.rule, np.asarray([0.999999, 2.000001]), bounds=bounds, seed=0)
+
+    seen = np.asarray(f.points)
+    assert report.verdict is Verdict.PASS
+    assert np.all(seen >= [0, 2])
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_pair_for_each_entry_of_a_vector(count):
+    x = 1e-6 + np.arange(float(count))
+    f = root()
+
+    report = examine(f.rule, x, bounds=[(k, None) for k in range(count)], seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert np.all(np.asarray(f.points) >= np.arange(count))
+
+
+@pytest.mark.parametrize(
+    "bounds", [((0, 1), (2, 3)), ((0, None), (2, None)), np.asarray([[0, 1], [2, 3]])]
+)
+def test_bounds_with_two_readings_are_refused_before_anything_runs(bounds):
+    f = root()
+
+    with pytest.raises(InputError, match="or a pair for each entry"):
+        examine(f.rule, np.asarray([0.5, 2.5]), bounds=bounds)
+
+    assert not f.points
+
+
+def test_a_side_that_is_none_is_open():
+    f = root()
+
+    assert examine(f.rule, np.asarray([1e-6, 2.0]), bounds=(0, None), seed=0)
+    assert np.min(f.points) >= 0
+
+
 def test_complex_inputs_have_no_bounds():
     with pytest.raises(InputError, match="complex"):
         examine(root().rule, np.asarray([1.0 + 0j]), bounds=(0, 2))
