@@ -11,8 +11,7 @@ import numpy as np
 
 import adjudge
 from adjudge.check import checked_signature, problem_of
-from adjudge.engine import described
-from adjudge.errors import InputError
+from adjudge.errors import InputError, described
 from adjudge.estimate import Differences, at_fixed_step
 from adjudge.problem import Tangent, observe
 

@@ -103,6 +103,14 @@ def did_you_mean(word: object, known: Iterable[str], before: str = "", after: st
     return f"{before}Did you mean {close[0]!r}?{after}" if close else ""
 
 
+def described(thing: Any) -> str:
+    """Returns words such as `ndarray of shape (3,), float64`."""
+    kind = type(thing).__name__
+    if hasattr(thing, "shape"):
+        return f"{kind} of shape {tuple(thing.shape)}, {getattr(thing, 'dtype', 'no dtype')}"
+    return "None" if thing is None else f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"
+
+
 class Source(Enum):
     """Whose code raised an exception."""
 

@@ -301,6 +301,18 @@ def test_a_python_number_as_result_is_refused_and_no_witness_judges_it():
             crosscheck(number, (np.ones(3),), engines, seed=1, compile=False)
 
 
+def test_arrays_of_an_engine_are_no_host_arrays():
+    with pytest.raises(InputError, match=r"inputs\[0\] belongs to torch, and the check is on jax"):
+        crosscheck(softmax, (torch.ones(3),), ENGINES)
+
+
+def test_modules_are_no_engines_and_their_names_are():
+    with pytest.raises(InputError, match=r"backends= has the module torch(.|\n)*name: 'torch'"):
+        crosscheck(softmax, (np.ones(3),), [torch, jnp])
+    with pytest.raises(InputError, match=r"backends= has the module jax.numpy(.|\n)*name: 'jax'"):
+        crosscheck(softmax, (np.ones(3),), jnp)
+
+
 def test_results_of_another_length_fail():
     f = {"torch": lambda x: x.sum(0), "jax": lambda x: x.sum(1)}
 

@@ -366,6 +366,15 @@ def test_what_comes_back_in_place_of_arrays_is_named(returned, named):
     assert "a Python number carries no derivative" in caught.value.remedy
 
 
+def test_an_array_of_numpy_as_result_is_said_to_be_one():
+    x = torch.ones(3, dtype=torch.float64)
+
+    with pytest.raises(adjudge.InputError) as caught:
+        adjudge.examine(lambda x: x.detach().numpy(), x)
+
+    assert "out (float64 of shape (3,), an array of numpy)" in caught.value.found
+
+
 @pytest.mark.parametrize("kwargs", [[1], "a", 3])
 def test_keywords_that_are_no_mapping_are_refused(kwargs):
     x = torch.ones(2, dtype=torch.float64, requires_grad=True)

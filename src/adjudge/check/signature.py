@@ -12,8 +12,7 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 import numpy as np
 
 from adjudge.check.options import unexpected
-from adjudge.engine import described
-from adjudge.errors import InputError
+from adjudge.errors import InputError, described
 
 P = ParamSpec("P")
 R = TypeVar("R")

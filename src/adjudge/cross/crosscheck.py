@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import combinations
+from numbers import Number
+from types import ModuleType
 from typing import Any, Never, Unpack
 
 import numpy as np
@@ -21,7 +23,7 @@ from adjudge.check import (
 from adjudge.cross.compare import STRUCTURE, EngineComparison, Outputs, first_line
 from adjudge.cross.engine import Engine, engine_of, in_double, with_derivatives_of
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
-from adjudge.engine import AutodiffBackend, ByHand, backend_named, names
+from adjudge.engine import AutodiffBackend, ByHand, backend_given, is_array_like, names
 from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
 from adjudge.estimate import dtype_inside
 from adjudge.findings import Status, Verdict, worst
@@ -333,15 +335,16 @@ def _for_every_engine(options: Mapping[str, Any]) -> Options:
 
 
 def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
-    if isinstance(given, str | AutodiffBackend):
-        given = [given]
-    asked: Sequence[object] = given
-    if unfit := [type(one) for one in asked if not isinstance(one, str | AutodiffBackend)]:
+    wanted: object = given
+    several = isinstance(wanted, Iterable) and not isinstance(wanted, str)
+    asked: list[object] = [*given] if several else [wanted]
+    numbers = [one for one in asked if is_array_like(one) or isinstance(one, Number)]
+    if arrays := [one for one in numbers if not isinstance(one, ModuleType)]:
         raise InputError(
-            f"backends= has a {unfit[0].__name__}, which is no engine and no name of one",
+            f"backends= has a {type(arrays[0]).__name__}, which is no engine and no name of one",
             "several inputs are a tuple: crosscheck(f, (x, y), ['torch', 'jax'])",
         )
-    found = [backend_named(one) if isinstance(one, str) else one for one in given]
+    found = [backend_given(one, "backends") for one in asked]
     known = [backend.name for backend in found]
     if len(found) < 2:
         raise InputError(

@@ -58,7 +58,7 @@ from adjudge.engine.contract import (
     replaced,
     restored,
 )
-from adjudge.engine.jacobians import described, misfit
+from adjudge.engine.jacobians import misfit
 from adjudge.engine.program import (
     OPAQUE,
     OPERATIONS,
@@ -71,6 +71,7 @@ from adjudge.engine.program import (
     windows,
 )
 from adjudge.engine.registry import (
+    backend_given,
     backend_named,
     backend_of,
     buffers_of,
@@ -148,12 +149,12 @@ __all__ = [
     "Value",
     "Watcher",
     "WrappedBackend",
+    "backend_given",
     "backend_named",
     "backend_of",
     "buffers_of",
     "common_backend",
     "defined_at",
-    "described",
     "entries",
     "expand",
     "functional_of",

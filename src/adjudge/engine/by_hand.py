@@ -18,12 +18,12 @@ from adjudge.engine.contract import (
     OtherDerivatives,
     Pullback,
 )
-from adjudge.engine.jacobians import FORMS, Algebra, Hessian, Jacobian, called, described
+from adjudge.engine.jacobians import FORMS, Algebra, Hessian, Jacobian, called
 from adjudge.engine.program import Program
 from adjudge.engine.recording import recorded
 from adjudge.engine.registry import is_array_like
 from adjudge.engine.trace import INPUT, Evaluation, Ref, Step, Trace, defined_at, innermost
-from adjudge.errors import InputError, Source, did_you_mean, running
+from adjudge.errors import InputError, Source, described, did_you_mean, running
 
 
 class ByHand:

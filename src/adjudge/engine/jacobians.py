@@ -18,7 +18,7 @@ import numpy as np
 
 from adjudge.engine.arrays import from_numpy, has_namespace, is_array, of_numbers
 from adjudge.engine.contract import AutodiffBackend
-from adjudge.errors import InputError
+from adjudge.errors import InputError, described
 
 FORMS: Mapping[str, tuple[str, str]] = {
     "vjp": ("vjp({x}, w)", "for a gradient give grad=, for a Jacobian jac="),
@@ -428,11 +428,3 @@ def only_array(x: Sequence[Any]) -> int | None:
     """
     places = [k for k, one in enumerate(x) if len(x) == 1 or hasattr(one, "shape")]
     return places[0] if len(places) == 1 else None
-
-
-def described(thing: Any) -> str:
-    """Returns words such as `ndarray of shape (3,), float64`."""
-    kind = type(thing).__name__
-    if hasattr(thing, "shape"):
-        return f"{kind} of shape {tuple(thing.shape)}, {getattr(thing, 'dtype', 'no dtype')}"
-    return "None" if thing is None else f"{'an' if kind[0] in 'aeioAEIO' else 'a'} {kind}"

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from types import ModuleType
 from typing import Any, Protocol
 
 import array_api_compat
@@ -19,8 +20,10 @@ from adjudge.engine.contract import ArrayOperations, Arrays, AutodiffBackend, Ex
 from adjudge.errors import (
     BackendNotInstalledError,
     Catching,
+    InputError,
     MixedFrameworksError,
     UnknownFrameworkError,
+    described,
     did_you_mean,
 )
 
@@ -130,6 +133,25 @@ def backend_named(name: str) -> AutodiffBackend:
     )
 
 
+def backend_given(given: object, option: str = "backend") -> AutodiffBackend:
+    """Returns the engine that the option `option` has, by name or itself.
+
+    Raises `InputError` where it is neither, and what `backend_named` raises.
+    """
+    if isinstance(given, AutodiffBackend):
+        return given
+    if isinstance(given, str):
+        return backend_named(given)
+    what = described(given)
+    remedy = f"give the name of one, such as {names()[0]!r}, or an instance"
+    if isinstance(given, ModuleType):
+        what = f"the module {given.__name__}"
+        root = given.__name__.partition(".")[0]
+        if root in PLAIN or any(entry.root == root for entry in entries()):
+            remedy = f"give its name: {root!r}"
+    raise InputError(f"{option}= has {what}, which is no engine and no name of one", remedy)
+
+
 def imported_backends() -> list[AutodiffBackend]:
     """Returns the engines whose framework this process has imported, each once."""
     found: dict[str, Entry] = {}
@@ -187,7 +209,14 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
         return _plain(array_api_compat.array_namespace(leaf))
     if is_array_like(leaf) and not isinstance(leaf, type):
         module = type(leaf).__module__.partition(".")[0]
-        known = ", ".join(sorted(entry.root for entry in entries())) or "none"
+        roots = sorted(entry.root for entry in entries())
+        if module in roots:
+            raise UnknownFrameworkError(
+                f"{name} is a {type(leaf).__module__}.{type(leaf).__qualname__}, which is no array "
+                f"of {module}",
+                "pass an array that holds numbers in its place",
+            )
+        known = ", ".join(roots) or "none"
         raise UnknownFrameworkError(
             f"{name} is a {type(leaf).__module__}.{type(leaf).__qualname__}, and no adapter is "
             f"registered for '{module}'; registered: {known}",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -30,7 +30,7 @@ from adjudge.engine import (
     HandBackend,
     MaybeArrays,
     RecordingEnds,
-    backend_named,
+    backend_given,
     backend_of,
     common_backend,
     expand,
@@ -45,6 +45,7 @@ from adjudge.engine import (
 from adjudge.errors import (
     USERS_ERRSTATE,
     AdjudgeError,
+    BackendError,
     InputError,
     NotSupportedError,
     Source,
@@ -378,13 +379,13 @@ def read_arguments(
         raise InputError(
             f"kwargs= is of class {type(kwargs).__name__}", "give a mapping of names to arguments"
         )
-    given = backend_named(backend) if isinstance(backend, str) else backend
+    given = None if backend is None else backend_given(backend)
     tree, owners, unknown = _owned(inputs, kwargs, given, holder)
     if not owners or (rule is not None and rule.as_matrices):
         inputs, kwargs = placed_call(inputs, kwargs, given, rule)
         tree, owners, unknown = _owned(inputs, kwargs, given, holder)
     checked, unmarked = _selected(
-        tree, owners, unknown, wrt, holds=holder is not None, captured=captured
+        tree, owners, unknown, wrt, given, holds=holder is not None, captured=captured, rule=rule
     )
     engine = common_backend([(tree.names[k], owners[k]) for k in checked or owners]) or given
     if engine is None:  # _selected raised where nothing is checked, but for what f closes over
@@ -444,9 +445,7 @@ def placed_call(
     """
     if backend is None and rule is None:
         return inputs, kwargs
-    engine = (
-        backend_named(backend or "numpy") if not isinstance(backend, AutodiffBackend) else backend
-    )
+    engine = backend_given("numpy" if backend is None else backend)
     integers = rule is not None and rule.as_matrices
 
     def listed(node: Any) -> bool:
@@ -492,9 +491,11 @@ def _selected(
     owners: Mapping[int, AutodiffBackend],
     unknown: Mapping[int, UnknownFrameworkError],
     wrt: Path | Sequence[Path] | None,
+    given: AutodiffBackend | None,
     *,
     holds: bool,
     captured: bool,
+    rule: ByHand | None,
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Returns the indices of the checked leaves, and the names of inputs that are not checked since
     others are marked.
@@ -506,7 +507,7 @@ def _selected(
     """
     floating = [k for k, owner in owners.items() if owner.arrays.is_differentiable(tree.leaves[k])]
     if wrt is not None:
-        return _resolved(tree, unknown, floating, wrt), ()
+        return _resolved(tree, unknown, floating, wrt, given), ()
     held: list[int] = []
     if holds:
         held = [k for k in floating if tree.names[k].startswith("parameters")]
@@ -519,6 +520,7 @@ def _selected(
     for error in unknown.values():
         raise error
     if not floating and not held and not captured:
+        _require_none_of_others(tree, range(len(tree.leaves)), given)
         kinds = ", ".join(
             f"{name}: {leaf.dtype if is_array_like(leaf) else type(leaf).__name__}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
@@ -529,12 +531,33 @@ def _selected(
             if hasattr(leaf, "__dict__") and not is_array_like(leaf)
         )
         contents = (f"what the {one} holds as a dict of arrays" for one in objects)
+        constants = "" if rule is not None else " (Python and NumPy scalars count as constants)"
         raise InputError(
             f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
-            f"pass {next(contents, 'floating-point arrays')} (Python and NumPy scalars count as "
-            "constants); what the function closes over is checked with captured=True",
+            f"pass {next(contents, 'floating-point arrays')}{constants}; what the function closes "
+            "over is checked with captured=True",
         )
     return (*floating, *held), ()
+
+
+def _require_none_of_others(
+    tree: Tree, leaves: Iterable[int], given: AutodiffBackend | None
+) -> None:
+    """Raises `InputError` where one of these leaves would be checked on another engine than the
+    `given` one, which its array belongs to.
+    """
+    if given is None:
+        return
+    for k in leaves:
+        name, leaf = tree.names[k], tree.leaves[k]
+        if given.owns(leaf) or isinstance(leaf, np.ndarray | np.generic):
+            continue  # arrays of NumPy are placed on the engine, and numbers are constants
+        owner = attempt(partial(backend_of, leaf, name), BackendError)
+        if owner is not None and owner.arrays.is_differentiable(leaf):
+            raise InputError(
+                f"{name} belongs to {owner.name}, and the check is on {given.name}",
+                f"pass an array of {given.name}, or one of NumPy, which is placed there",
+            )
 
 
 def _resolved(
@@ -542,6 +565,7 @@ def _resolved(
     unknown: Mapping[int, UnknownFrameworkError],
     floating: Sequence[int],
     wrt: Path | Sequence[Path],
+    given: AutodiffBackend | None,
 ) -> tuple[int, ...]:
     paths = [wrt] if isinstance(wrt, int | str) else list(wrt)
     if not paths:
@@ -561,6 +585,7 @@ def _resolved(
             k = found[0]
             if k in unknown:
                 raise unknown[k]
+            _require_none_of_others(tree, found, given)
             kind = getattr(tree.leaves[k], "dtype", type(tree.leaves[k]).__name__)
             raise InputError(
                 f"wrt={path!r} names {tree.names[k]}, which is {kind}",
@@ -714,6 +739,8 @@ class UserCalls:
     signature: Signature | None = None
     differentiable: tuple[int, ...] = ()
     """The indices of those leaves of the result that are floating or complex arrays."""
+    of_others: Mapping[str, str] = field(default_factory=dict)
+    """The framework of each array of the first result that is not of the engine, by its name."""
     plain: tuple[str, ...] = ()
     """The leaves of the result that are no arrays, and not `None`, with their types."""
     mutated: tuple[str, ...] = ()
@@ -859,6 +886,11 @@ class UserCalls:
                 for name, leaf in zip(tree.names, tree.leaves, strict=True)
                 if _hides_arrays(leaf)
             )
+            self.of_others = {
+                name: type(leaf).__module__.partition(".")[0]
+                for name, leaf in zip(tree.names, tree.leaves, strict=True)
+                if is_array_like(leaf) and not backend.owns(leaf)
+            }
             self.plain = tuple(
                 f"{name} ({type(leaf).__name__})"
                 for name, leaf in zip(tree.names, tree.leaves, strict=True)

@@ -720,7 +720,13 @@ def require_outputs(base: Base) -> None:
         calls = base.problem.calls
         kind = f"floating or complex array of {base.problem.backend.name}"
         arrays = () if calls is None or calls.signature is None else calls.signature.arrays
-        found = [f"{one[0]} ({one[2]} of shape {one[1]})" for one in arrays if one is not None]
+        others = {} if calls is None else calls.of_others
+        found = [
+            f"{one[0]} ({one[2]} of shape {one[1]}"
+            + (f", an array of {others[one[0]]})" if one[0] in others else ")")
+            for one in arrays
+            if one is not None
+        ]
         found += [] if calls is None else calls.plain[:FEW_LEAVES]
         what = f"{', '.join(found)} is no {kind}" if found else f"no {kind}"
         if calls is not None and calls.opaque:

@@ -23,7 +23,7 @@ with installed_by("pip install 'adjudge[hypothesis]'"):
     from hypothesis import strategies as st
 
 from adjudge.check import Options, known_options, silence
-from adjudge.engine import AutodiffBackend, HostArray, backend_named, placed_tree
+from adjudge.engine import AutodiffBackend, HostArray, backend_given, placed_tree
 from adjudge.findings import Reason, Silence, Verdict
 from adjudge.problem import SETS, Domain, Path
 from adjudge.report import GradcheckError, Report, reproduction, why_silent
@@ -182,7 +182,7 @@ def judge(
             notes hold the script of `reproduction`.
     """
     __tracebackhide__ = True
-    engine = backend_named(backend) if isinstance(backend, str) else backend
+    engine = None if backend is None else backend_given(backend)
     given = {**_within(domain), **options, "backend": engine, "seed": seed}
     chosen = known_options(judge, given, Options)
     point = inputs if engine is None else placed_tree(engine, inputs, device)

@@ -22,7 +22,7 @@ from adjudge.engine import (
     AutodiffBackend,
     Step,
     Watcher,
-    backend_named,
+    backend_given,
     imported_backends,
 )
 from adjudge.errors import Catching, InputError, NotSupportedError, in_words
@@ -250,7 +250,7 @@ class Spotcheck:
     def __enter__(self) -> Self:
         if not math.isnan(self.start):
             raise InputError("this spot check was used before", "make another one: spotcheck()")
-        named = backend_named(self.backend) if isinstance(self.backend, str) else self.backend
+        named = None if self.backend is None else backend_given(self.backend)
         engines = imported_backends() if named is None else [named]
         with ExitStack() as watching:
             refused = []

@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from adjudge import BackendError, ByHand, examine, gradcheck
+from adjudge import BackendError, ByHand, InputError, examine, gradcheck
 from adjudge.engine import registry
 from adjudge.engine.arrays import PlainBackend
 from adjudge.engine.registry import GROUP, Entry
@@ -184,6 +184,39 @@ def test_an_adapter_that_does_not_own_the_arrays_finds_nothing_to_check():
 
     with pytest.raises(ValueError, match="no input has a floating or complex array"):
         gradcheck(RULE, X, backend=Empty())
+
+
+def test_what_is_no_engine_and_no_name_of_one_is_refused(register):
+    register(fakeframe="whatever:make")
+    fakeframe = ModuleType("fakeframe.numpy")
+
+    for given, remedy in ((fakeframe, "give its name: 'fakeframe'"), (3, "give the name of one")):
+        with pytest.raises(InputError, match="which is no engine and no name of one") as caught:
+            examine(RULE, X, backend=given)
+        assert remedy in caught.value.remedy
+
+
+def test_an_array_of_another_framework_than_that_of_the_check_names_both(strictest):
+    for wrt in (None, 0):
+        with pytest.raises(InputError) as caught:
+            gradcheck(RULE, strictest.asarray(X), backend=Fake(), wrt=wrt)
+
+        assert caught.value.found == (
+            "inputs[0] belongs to array_api_strict, and the check is on fakeframe"
+        )
+        assert "one of NumPy" in caught.value.remedy
+
+
+def test_what_looks_like_an_array_of_a_known_framework_is_not_said_to_be_of_an_unknown(
+    register, monkeypatch
+):
+    module(monkeypatch, "adapter_of_nowhere", make=lambda: PlainBackend(np))
+    register(nowhere="adapter_of_nowhere:make")
+
+    with pytest.raises(UnknownFrameworkError) as caught:
+        gradcheck(RULE, Foreign())
+
+    assert caught.value.found.endswith("nowhere.arrays.Foreign, which is no array of nowhere")
 
 
 def test_two_frameworks_among_the_checked_inputs_are_named(strictest):

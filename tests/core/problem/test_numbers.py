@@ -86,5 +86,5 @@ def test_what_is_no_array_of_the_named_engine_is_placed_on_it(backend, inputs):
 def test_arrays_of_another_engine_are_not_placed():
     torch = pytest.importorskip("torch")
 
-    with pytest.raises(InputError, match="no input has a floating or complex array"):
+    with pytest.raises(InputError, match="belongs to torch, and the check is on jax"):
         examine(lambda x: x, torch.ones(2), backend="jax")
