@@ -12,7 +12,7 @@ import numpy as np
 
 import adjudge
 from adjudge.check import checked_signature
-from adjudge.errors import InputError
+from adjudge.errors import InputError, described
 from adjudge.findings import Detail, Remedy
 from adjudge.report import said
 
@@ -78,10 +78,21 @@ def check_vjp(
     __tracebackhide__ = True
 
     def pullback(*inputs: Any) -> tuple[Any, Callable[[Any], Any]]:
-        y, transpose = f_vjp(*inputs)
+        y, transpose = _pair("f_vjp", f_vjp(*inputs), "(f(*args), transpose), as jax.vjp does")
+        if not callable(transpose):
+            raise InputError(
+                f"f_vjp returned {described(transpose)} beside the value, which cannot be called",
+                "return (f(*args), transpose), as jax.vjp does",
+            )
 
         def adjoint(w: Any) -> Any:
-            g = jax.tree_util.tree_map(_conjugate, transpose(_cotangent(w, y)))
+            g = transpose(_cotangent(w, y))
+            if not isinstance(g, tuple | list) or len(g) != len(inputs):
+                raise InputError(
+                    f"the transpose of f_vjp returned {described(g)}",
+                    "return a tuple with one gradient for each argument of f, as jax.vjp does",
+                )
+            g = jax.tree_util.tree_map(_conjugate, g)
             return g if len(inputs) != 1 else g[0]
 
         return y, adjoint
@@ -114,7 +125,8 @@ def check_jvp(
 
     def jvp(*both: Any) -> Any:
         inputs, v = both[: len(both) // 2], both[len(both) // 2 :]
-        images.append(f_jvp(inputs, jax.tree_util.tree_map(_tangent, inputs, v)))
+        tangents = jax.tree_util.tree_map(_tangent, inputs, v)
+        images.append(_pair("f_jvp", f_jvp(inputs, tangents), "(f(*args), Jv), as jax.jvp does"))
         return images[-1][1]
 
     inputs = _arrays(args)
@@ -129,6 +141,13 @@ def check_jvp(
             findings = (*found, *report.findings)
             report = replace(report, verdict=adjudge.Verdict.FAIL, findings=findings)
     _require(report, f, err_msg)
+
+
+def _pair(name: str, returned: Any, form: str) -> tuple[Any, Any]:
+    """Returns the two things that a rule returns. Raises `InputError` where it returns others."""
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise InputError(f"{name} returned {described(returned)}", f"return {form}")
+    return returned[0], returned[1]
 
 
 class ValueBeside(Detail):

@@ -131,7 +131,8 @@ def _hooked(value: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
         return value
     alias = value.view_as(value)
     for hook in hooks.values():
-        alias.register_hook(functools.partial(_unless_absent, hook))
+        # Wrapped, so that a report names the hook that the user wrote.
+        alias.register_hook(functools.wraps(hook)(functools.partial(_unless_absent, hook)))
     return alias
 
 

@@ -454,3 +454,22 @@ def test_a_check_inside_of_a_transformed_function_is_refused_in_words(jax, jnp, 
     notes = " ".join(raised.value.__notes__)
     assert "check outside of jax.jit, jax.grad and jax.vmap" in notes
     assert adjudge.gradcheck(jax.jit(jnp.sin), jnp.asarray([0.3, 0.7]))
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "found"),
+    [
+        ("check_vjp", lambda x: x, "f_vjp returned ArrayImpl of shape (3,)"),
+        ("check_vjp", lambda x: (x, x), "beside the value, which cannot be called"),
+        ("check_vjp", lambda x: (x, lambda w: w), "the transpose of f_vjp returned ArrayImpl"),
+        ("check_jvp", lambda x, v: v[0], "f_jvp returned ArrayImpl of shape (3,)"),
+    ],
+)
+def test_a_rule_of_another_form_is_refused(jnp, name, rule, found):
+    check = getattr(importlib.import_module("adjudge_jax"), name)
+
+    with pytest.raises(adjudge.InputError) as caught:
+        check(lambda x: x, rule, (jnp.asarray(VALUES),))
+
+    assert found in caught.value.found
+    assert caught.value.remedy.startswith("return ")

@@ -223,3 +223,39 @@ def test_equal_nan_is_what_a_rule_gives_where_x_is_nan(rule, seed):
     for backward in (LOG["right"], lambda x, w: 1.01 * w / x):
         report = adjudge.examine(rule(torch.log, backward), x, equal_nan=True, seed=seed)
         assert bool(report) is (backward is LOG["right"])
+
+
+def test_a_class_of_functions_and_its_forward_are_refused_with_what_to_pass(x):
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, w):
+            return 2 * w
+
+    checkpoint = torch.utils.checkpoint.CheckpointFunction
+    for f, remedy in (
+        (Double, "pass Double.apply"),
+        (checkpoint.forward, "pass CheckpointFunction.apply"),
+        (torch.nn.Softplus, "pass an object of it"),
+    ):
+        with pytest.raises(adjudge.InputError) as caught:
+            adjudge.examine(f, x)
+        assert caught.value.remedy == remedy
+    assert adjudge.examine(Double.apply, x, seed=1)
+
+
+def test_a_hook_on_a_parameter_is_named_as_the_user_wrote_it():
+    module = torch.nn.Linear(3, 2).double()
+
+    def halved(gradient):
+        return gradient / 2
+
+    module.weight.register_hook(halved)
+
+    report = adjudge.examine(module, torch.ones(4, 3, dtype=torch.float64), seed=1)
+
+    assert "a hook changes the gradient: halved (" in str(report)
+    assert "_unless_absent" not in str(report)

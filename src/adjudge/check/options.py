@@ -16,7 +16,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from adjudge.engine import AutodiffBackend, ByHand, functional_of
+from adjudge.engine import AutodiffBackend, ByHand, functional_of, require_no_class
 from adjudge.errors import FlagError, InputError, did_you_mean
 from adjudge.estimate import Exact, Reference, bind, require_flint
 from adjudge.findings import InSequence
@@ -307,7 +307,7 @@ def unexpected(
     known, raises = set(takes), "raise_exception"
     hint = did_you_mean(option, known, before=". ")
     if option in Options.__annotations__ and not (door and hint):
-        hint = ", as examine() and gradcheck() have it"
+        hint = "; adjudge.examine() and adjudge.gradcheck() take it"
     elif raises not in known and repr(raises) in did_you_mean(option, {*known, raises}):
         hint = ": gradcheck() raises for a wrong derivative, and examine() returns a report"
     return TypeError(f"{function}() got an unexpected keyword argument {option!r}{hint}")
@@ -325,6 +325,7 @@ def problem_of(
             f"the function to check is of type {type(f).__name__}, which cannot be called",
             "pass the function first, then its inputs",
         )
+    require_no_class(f)
     reference = reference_of(options)
     # A function that the caller gave knows nothing of the parameters that f holds.
     held = functional_of(f) if reference is None or isinstance(reference, Exact) else None

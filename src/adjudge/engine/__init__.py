@@ -83,6 +83,7 @@ from adjudge.engine.registry import (
     is_array_like,
     names,
     parts_of,
+    require_no_class,
 )
 from adjudge.engine.trace import (
     INPUT,
@@ -174,6 +175,7 @@ __all__ = [
     "placed_tree",
     "registry",
     "replaced",
+    "require_no_class",
     "restored",
     "windows",
 ]

@@ -416,7 +416,11 @@ class HandBackend(OtherDerivatives):
         assert isinstance(f, FlatByHand)
         linear = f.linearize(x)
         if linear is None:
-            raise self.lacks("reverse mode (vjp)", f"{f.rule!r} was given no vjp=")
+            raise self.lacks(
+                "reverse mode (vjp)",
+                f"{f.rule!r} was given no vjp=",
+                "give vjp=, or check forward mode alone: check_backward_ad=False",
+            )
         y, pull = linear
 
         def checked(w: MaybeArrays) -> MaybeArrays:
@@ -430,7 +434,11 @@ class HandBackend(OtherDerivatives):
         y = f(x)
         tangents = f.push(x, self.arrays.zeros_for_absent(v, x))
         if tangents is None:
-            raise self.lacks("forward mode (jvp)", f"{f.rule!r} was given no jvp=")
+            raise self.lacks(
+                "forward mode (jvp)",
+                f"{f.rule!r} was given no jvp=",
+                "give jvp=, or leave forward mode out",
+            )
         return y, self._shaped_as(y, tangents, "jvp", f.calls.output_names())
 
     def trace(self, f: FlatFunction, x: Arrays) -> Trace:
@@ -461,7 +469,11 @@ class HandBackend(OtherDerivatives):
         gradient_map = f.gradient_map(self.arrays.zeros_for_absent)
         if gradient_map is None:
             missing = "hess= or hessp=" if f.rule.as_matrices else "double_vjp="
-            raise self.lacks("second order", f"{f.rule!r} was given no {missing}")
+            raise self.lacks(
+                "second order",
+                f"{f.rule!r} was given no {missing}",
+                f"give {missing}, or leave second order out",
+            )
         return gradient_map
 
     def jvp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:

@@ -290,9 +290,9 @@ class ArrayOperations:
 
     # ---------------------------------------------------------------- refusals
 
-    def lacks(self, what: str, reason: str = "") -> NotSupportedError:
+    def lacks(self, what: str, reason: str = "", remedy: str = "") -> NotSupportedError:
         """Returns the error to raise for what the arrays of this engine cannot do."""
-        return _not_supported(self.name, what, reason)
+        return _not_supported(self.name, what, reason, remedy)
 
     def lacks_dtype(self, dtype: str, reason: str = "") -> NotSupportedError:
         """Returns the error to raise where the engine has no dtype of this name."""
@@ -707,9 +707,11 @@ class AutodiffBackend(ABC):
 
     # ---------------------------------------------------------------- refusals
 
-    def lacks(self, what: str, reason: str = "") -> NotSupportedError:
-        """Returns the error to raise for an operation that this engine does not offer."""
-        return _not_supported(self.name, what, reason)
+    def lacks(self, what: str, reason: str = "", remedy: str = "") -> NotSupportedError:
+        """Returns the error to raise for an operation that this engine does not offer. `remedy`
+        says what else helps than another engine, or to leave the check out.
+        """
+        return _not_supported(self.name, what, reason, remedy)
 
     @contextlib.contextmanager
     def refusing(self, what: str, *phrases: str) -> Iterator[None]:
@@ -738,10 +740,10 @@ def _device(array: Array) -> object:
     return getattr(array, "device", "cpu")
 
 
-def _not_supported(name: str, what: str, reason: str) -> NotSupportedError:
+def _not_supported(name: str, what: str, reason: str, remedy: str) -> NotSupportedError:
     return NotSupportedError(
         f"{what} is not supported by backend '{name}'" + (f": {reason}" if reason else ""),
-        "switch that check off, or use an engine that offers it",
+        remedy or "switch that check off, or use an engine that offers it",
     )
 
 

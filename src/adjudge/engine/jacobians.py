@@ -69,8 +69,37 @@ def require_fit(
     form, other = FORMS[name]
     several = len(args) > form.count(",") + 1
     form = form.format(x="*x" if several else "x", v="*v" if several else "v")
+    if kwargs:
+        form = f"{form[:-1]}, {', '.join(f'{key}=...' for key in kwargs)})"
     found = f"{getattr(function, '__name__', type(function).__name__)}{signature}"
-    raise InputError(f"{name} of {of} is called as {form}, and {found} was given", other)
+    raise InputError(
+        f"{name} of {of} is called as {form}, and {found} was given",
+        _how_to_fit(name, function, args, kwargs) or other,
+    )
+
+
+def _how_to_fit(
+    name: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str:
+    """Returns what to do where a derivative could be called in another way that is known; the empty
+    text where it could not.
+    """
+    if kwargs and misfit(function, args, {}) is None:
+        return "the keyword arguments of the function are handed to its derivative as well"
+    if name == "jvp" and len(args) > 2 and misfit(function, args[:2], kwargs) is None:
+        return "each input and each tangent is an argument of its own: jvp(x0, x1, v0, v1)"
+    if name != "vjp":
+        return ""
+    *x, w = args
+    parts = w if isinstance(w, tuple | list) else ()
+    if len(parts) > 1 and misfit(function, (*x, *parts), kwargs) is None:
+        return f"w has the structure of y, so that it is one {type(w).__name__} here"
+    pair: Any = None
+    with suppress(Exception):
+        pair = function(*x, **kwargs)
+    if isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1]):
+        return "a function of x that returns y and the function of w is pullback="
+    return ""
 
 
 def called(

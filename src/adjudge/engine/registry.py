@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Protocol
 
 import array_api_compat
@@ -142,7 +142,7 @@ def backend_given(given: object, option: str = "backend") -> AutodiffBackend:
         return given
     if isinstance(given, str):
         return backend_named(given)
-    what = described(given)
+    what = f"a {type(given).__name__}" if is_array_like(given) else described(given)
     remedy = f"give the name of one, such as {names()[0]!r}, or an instance"
     if isinstance(given, ModuleType):
         what = f"the module {given.__name__}"
@@ -272,6 +272,35 @@ def functional_of(f: object) -> Functional | None:
         if functional is not None:
             return functional
     return None
+
+
+def require_no_class(f: object) -> None:
+    """Raises `InputError` where `f` is a class by which users of a framework define functions, or
+    its `forward`, which is handed more than the inputs.
+    """
+    kind = f if isinstance(f, type) else _class_of_forward(f)
+    if kind is None:
+        return
+    for entry in _entries_of(kind.__mro__, entries()):
+        found = _loaded(entry).function_class(kind)
+        if found is not None and found.call is not f:
+            what = kind.__name__ if kind is f else f"{kind.__name__}.forward"
+            use = "an object of it" if found.constructed else f"{kind.__name__}{found.suffix}"
+            raise InputError(
+                f"the function to check is {what}, and {kind.__name__} is a class of {entry.root}",
+                f"pass {use}",
+            )
+
+
+def _class_of_forward(f: object) -> type | None:
+    """Returns the class whose `forward` a plain function is, where its module says so."""
+    owner, _, name = getattr(f, "__qualname__", "").rpartition(".")
+    if name != "forward" or not isinstance(f, FunctionType):
+        return None
+    found: object = sys.modules.get(f.__module__)
+    for part in owner.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) else None
 
 
 def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:

@@ -83,7 +83,7 @@ def test_an_argument_of_another_kind_is_refused_before_any_work(args, options, f
     ("option", "hint"),
     [
         ("atoll", "Did you mean 'atol'?"),
-        ("seed", "as examine() and gradcheck() have it"),
+        ("seed", "; adjudge.examine() and adjudge.gradcheck() take it"),
         ("raise_exception", "gradcheck() raises"),
         ("zzz", "argument 'zzz'"),
     ],

@@ -294,6 +294,10 @@ REFUSED = {
         "vjp of ByHand(energy) is called as vjp(x, w), and gradient(x) was given",
         "for a gradient give grad=, for a Jacobian jac=",
     ),
+    "a closure as vjp": (
+        {"vjp": lambda x: (energy(x), lambda w: w * gradient(x))},
+        "called as vjp(x, w), and <lambda>(x) was given", "is pullback=",
+    ),
     "a ufunc as vjp": (
         {"vjp": np.cos}, "called as vjp(x, w), and cos(x) was given", "for a gradient give grad=",
     ),
@@ -377,6 +381,45 @@ def test_an_operator_without_an_adjoint_is_refused_or_checked_forward():
     with pytest.raises(InputError, match="without the product J\\* w: rmatvec is not defined"):
         examine(rule, X)
     assert examine(rule, X, check_backward_ad=False, check_forward_ad=True)
+
+
+@pytest.mark.parametrize(
+    ("rule", "options", "found", "remedy"),
+    [
+        (
+            ByHand(lambda x, c=1.0: c * np.sin(x), vjp=lambda x, w: w * np.cos(x)),
+            {"kwargs": {"c": 2.0}},
+            "is called as vjp(x, w, c=...), and <lambda>(x, w) was given",
+            "the keyword arguments of the function",
+        ),
+        (
+            ByHand(lambda x: (np.sin(x), np.cos(x)), vjp=lambda x, w, v: w * v),
+            {},
+            "is called as vjp(x, w), and <lambda>(x, w, v) was given",
+            "w has the structure of y, so that it is one tuple",
+        ),
+        (
+            ByHand(lambda a, b: a * b, jvp=lambda x, v: v[0] * x[1]),
+            {"inputs": (X, X)},
+            "is called as jvp(*x, *v), and <lambda>(x, v) was given",
+            "an argument of its own: jvp(x0, x1, v0, v1)",
+        ),
+    ],
+)
+def test_a_derivative_of_other_arguments_says_how_it_is_called(rule, options, found, remedy):
+    given = {"inputs": X, **options}
+
+    with pytest.raises(InputError) as caught:
+        examine(rule, **given)
+
+    assert found in caught.value.found
+    assert remedy in caught.value.remedy
+
+
+def test_what_a_rule_by_hand_was_not_given_is_to_be_given():
+    report = examine(ByHand(energy, grad=gradient), X, order=2)
+
+    assert "give hess= or hessp=" in str(report)
 
 
 def test_a_gradient_of_several_outputs_asks_for_the_jacobian():

@@ -194,7 +194,7 @@ def test_a_function_that_cannot_be_called_is_refused():
         (gradcheck, "raise_exceptions", "Did you mean 'raise_exception'?"),
         (gradcheck, "nothing_like_it", "'nothing_like_it'"),
         (gradgradcheck, "tol", "Did you mean 'rtol'?"),
-        (gradgradcheck, "order", "as examine() and gradcheck() have it"),
+        (gradgradcheck, "order", "; adjudge.examine() and adjudge.gradcheck() take it"),
         (examine, "check_forward", "Did you mean 'check_forward_ad'?"),
         (examine, "raise_exception", "examine() returns a report"),
         (partial(crosscheck, backends=["numpy", "torch"]), "sed", "Did you mean 'seed'?"),
