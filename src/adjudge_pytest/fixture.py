@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import adjudge
+from adjudge.check import unexpected
 from adjudge.engine import host_array, placed
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.findings import worst
@@ -109,6 +110,10 @@ class EngineUnderTest:
                 All in one, before pytest 9 and where the mark `adjudge_xfail` applies.
         """
         __tracebackhide__ = True
+        known = {*adjudge.Options.__annotations__, "subtests"}
+        for name in options:
+            if name not in known:
+                raise unexpected("check", name, known)
         report = adjudge.examine(f, inputs, **self._fixed(options))
         if subtests and self._subtest is not None:
             for name, part in _parts(report):

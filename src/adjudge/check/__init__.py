@@ -19,6 +19,7 @@ Invariant: everything that the user's function could change outside of its outpu
 or named.
 """
 
+from adjudge.check.kinds import require_kind
 from adjudge.check.one_point import at_one_point, function_name, of_second_order
 from adjudge.check.one_problem import points_beside_kink
 from adjudge.check.options import (
@@ -66,6 +67,7 @@ __all__ = [
     "points_beside_kink",
     "problem_of",
     "requested_modes",
+    "require_kind",
     "settings_of",
     "silence",
     "special_points",

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from operator import itemgetter
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_type_hints
 
 import numpy as np
 
+from adjudge.check.kinds import require_kind
 from adjudge.engine import AutodiffBackend, ByHand, functional_of, require_no_class
 from adjudge.errors import FlagError, InputError, did_you_mean
 from adjudge.estimate import Exact, Reference, bind, require_flint
@@ -270,6 +272,12 @@ MODES_OF_SECOND_ORDER = {
 """The names that `gradgradcheck` has for two options."""
 
 
+TOLD_WHERE_READ = frozenset(
+    {"backend", "bounds", "directions", "domain", "executor", "kwargs", "points", "reference"}
+)
+"""The options of which what reads them says more than their annotation does."""
+
+
 def known_options(
     verb: Callable[..., Any],
     given: Mapping[str, Any],
@@ -457,9 +465,19 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
         **dict(zip(_AS_GIVEN, _given(chosen), strict=True)),
     )
     _validate(settings, second=second)
+    hints = _hints()
+    for name, value in options.items():
+        if name in hints and name not in TOLD_WHERE_READ:
+            require_kind(name, value, hints[name])
     if settings.reference is not None:
         _validate_reference(options)
     return settings
+
+
+@cache
+def _hints() -> Mapping[str, Any]:
+    """Returns the annotations of all options."""
+    return get_type_hints(Options)
 
 
 def _full(mode: str, fast_mode: bool | None) -> bool | None:
@@ -472,28 +490,33 @@ def _full(mode: str, fast_mode: bool | None) -> bool | None:
     return not fast_mode
 
 
+def _is_count(value: object) -> bool:
+    """Returns whether this is an integer from 0 on; `True` is none, which is one in Python."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        return False
+    return int(value) >= 0
+
+
 def _validate(settings: Settings, *, second: bool) -> None:
     for name in ("eps", "atol", "rtol", "nondet_tol"):
         value = getattr(settings, name)
         if value is None and name != "nondet_tol":
             continue
-        if (
-            not isinstance(value, int | float | np.number)
-            or not value >= 0
-            or (name == "eps" and value == 0)
-        ):
+        number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        step = name == "eps"
+        if not number or not value >= 0 or (step and not 0 < value < np.inf):
             raise InputError(
                 f"{name}={value!r}",
-                f"give a {'positive' if name == 'eps' else 'non-negative'} number"
+                f"give a {'positive' if step else 'non-negative'} number"
                 + ("" if name == "nondet_tol" else ", or None for automatic"),
             )
     budget: Any = settings.max_evaluations
-    if budget is not None and (not isinstance(budget, int | np.integer) or budget < 0):
+    if budget is not None and not _is_count(budget):
         raise InputError(
             f"max_evaluations={budget!r}", "give a non-negative integer, or None for no limit"
         )
     seed: Any = settings.seed
-    if not isinstance(seed, int | np.integer) or seed < 0:
+    if not _is_count(seed):
         raise InputError(f"seed={seed!r}", "give a non-negative integer, or None")
     names = MODES_OF_SECOND_ORDER
     backward, forward = names.values() if second else names
@@ -539,19 +562,22 @@ def requested_modes(order: int | None, modes: Sequence[str] | None) -> list[str]
 
     Raises `InputError` for what is no order or no word, `FlagError` for words above the order.
     """
-    if order is not None and (isinstance(order, bool) or order not in range(1, HIGHEST_ORDER + 1)):
+    if order is not None and not (_is_count(order) and 1 <= order <= HIGHEST_ORDER):
         raise InputError(f"order={order!r}", f"give an order from 1 to {HIGHEST_ORDER}, or None")
     if modes is None:
         if order is None:
             return None
         lengths = range(1, order + 1)
         return sorted(("".join(w) for k in lengths for w in product("RF", repeat=k)), key=place)
-    if isinstance(modes, str) or not modes or any(not w or set(w) - {"R", "F"} for w in modes):
+    given: Any = modes
+    words = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else []
+    known = [word for word in words if isinstance(word, str) and word and not set(word) - {*"RF"}]
+    if not words or len(known) < len(words):
         raise InputError(
             f"modes={modes!r}",
             'give words of "R" and "F", such as ["R", "F", "RR"]',
         )
-    above = [word for word in modes if order is not None and len(word) > order]
+    above = [word for word in words if order is not None and len(word) > order]
     if above:
-        raise FlagError(f"modes={list(modes)!r} go beyond order={order}", f"leave out {above}")
-    return sorted(dict.fromkeys(modes), key=place)
+        raise FlagError(f"modes={words!r} go beyond order={order}", f"leave out {above}")
+    return sorted(dict.fromkeys(words), key=place)

@@ -4,39 +4,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import NoneType, UnionType
-from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, get_origin, get_type_hints
 
-import numpy as np
-
+from adjudge.check.kinds import require_kind
 from adjudge.check.options import unexpected
-from adjudge.errors import InputError, described
+from adjudge.errors import InputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
-    bool: ((int, np.bool_), "True or False"),
-    int: ((int, np.integer), "an integer"),
-    float: ((int, float, np.number), "a number"),
-    Callable: ((Callable,), "a function"),  # type: ignore[dict-item]  # isinstance takes it
-    Iterable: ((Iterable,), "a tuple"),
-    Mapping: ((Mapping,), "a dict"),
-    NoneType: ((NoneType,), "None"),
-}
-"""For each annotation: what fits it, and in words. All others, such as `Any`, are fitted by all."""
-
-
-def require_kind(name: str, value: object, hint: Any) -> None:
-    """Raises `InputError` where the argument `name` is of none of the kinds of its annotation."""
-    hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    kinds = [KINDS.get(get_origin(one) or one, ((object,), "")) for one in hints]
-    if not any(isinstance(value, fitting) for fitting, _ in kinds):
-        raise InputError(
-            f"{name}= is {described(value)}", f"give {' or '.join(words for _, words in kinds)}"
-        )
 
 
 def one_by_one(door: Callable[..., Any], hints: Mapping[str, Any], args: Sequence[object]) -> str:

@@ -18,6 +18,7 @@ from adjudge.check import (
     inputs_apart,
     known_options,
     requested_modes,
+    require_kind,
     settings_of,
 )
 from adjudge.cross.compare import STRUCTURE, EngineComparison, Outputs, first_line
@@ -83,6 +84,8 @@ def crosscheck(
         raise InputError(f"order={order!r}", "give order=1 or order=2")
     if more:
         raise inputs_apart("crosscheck", "['torch', 'jax']")
+    require_kind("compile", compile, bool | None)
+    require_kind("raise_exception", raise_exception, bool)
     given = _for_every_engine(options)
     engines = _engines(f, arrays, _backends(backends), given)
     _require_reference(reference, engines)

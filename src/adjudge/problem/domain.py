@@ -164,7 +164,7 @@ def _ends(side: Any, free: float) -> Vector:
 Values = NDArray[Any]
 """An input on the host, in float64 or complex128."""
 Member = Callable[[Values], bool]
-"""A function that says of an input whether it belongs to the domain."""
+"""A function that says of an input whether it belongs to the domain, or of each of its entries."""
 Domain: TypeAlias = str | tuple[float, float] | Member | None
 """The domain of one input: a name, an interval `(low, high)`, or a function."""
 Domains: TypeAlias = Domain | Mapping[Path, Domain]
@@ -235,7 +235,7 @@ def contains(domain: Domain, values: Values, eps: float = 2.0**-52) -> bool:
     if isinstance(domain, tuple):
         return bool(np.all((domain[0] <= values) & (values <= domain[1])))
     if not isinstance(domain, str):
-        return domain is None or bool(domain(values))
+        return domain is None or bool(np.all(domain(values)))
     if not values.size:
         return True
     try:

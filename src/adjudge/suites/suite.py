@@ -17,6 +17,7 @@ from typing import Literal
 
 import pebble
 
+from adjudge.check import checked_signature
 from adjudge.engine import entries
 from adjudge.errors import InputError
 from adjudge.estimate import require_flint
@@ -31,6 +32,7 @@ Listener = Callable[[Result], None]
 Results = Generator[Result, None, None]
 
 
+@checked_signature
 def run(
     cases: Iterable[Case | Declared] | Mapping[str, Case],
     *,

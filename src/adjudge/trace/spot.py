@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from adjudge.check import Options
+from adjudge.check import Options, checked_signature
 from adjudge.engine import (
     Arrays,
     AutodiffBackend,
@@ -178,6 +178,7 @@ class SpotcheckReport:
         return "\n".join(lines)
 
 
+@checked_signature
 def spotcheck(
     *,
     share: float = 0.01,

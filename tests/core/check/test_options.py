@@ -207,5 +207,52 @@ def test_a_door_names_its_own_option_for_one_that_examine_has():
     for option, meant in (("eps", "epsilon"), ("mode", "modes")):
         with pytest.raises(TypeError, match=f"Did you mean '{meant}'"):
             check_grad(SQUARE, **{option: 1})
-    with pytest.raises(TypeError, match="as examine"):
+    with pytest.raises(TypeError, match="examine"):
         check_grad(SQUARE, directions=None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"order": 2.0},
+        {"order": "2"},
+        {"modes": 5},
+        {"modes": [1]},
+        {"modes": ["R", None]},
+        {"wrt": 0.0},
+        {"wrt": True},
+        {"outputs": 1.5},
+        {"device": 3},
+        {"eps": float("inf")},
+        {"eps": True},
+        {"atol": False},
+        {"seed": True},
+        {"max_evaluations": True},
+    ],
+)
+def test_an_option_of_another_kind_is_refused_before_any_work(options):
+    calls = []
+    rule = ByHand(lambda x: calls.append(x) or x, vjp=lambda x, w: w)
+    ((name, _),) = options.items()
+
+    with pytest.raises(InputError) as caught:
+        adjudge.examine(rule, X, **options)
+
+    assert caught.value.found.startswith(f"{name}=")
+    assert caught.value.remedy.startswith("give ")
+    assert not calls
+
+
+def test_a_domain_may_say_it_of_each_entry():
+    reports = [
+        adjudge.examine(SQUARE, X, points="special", domain=domain, seed=1)
+        for domain in (lambda x: x > 0.5, lambda x: bool(np.all(x > 0.5)))
+    ]
+
+    assert [*reports[0].points] == [*reports[1].points]
+
+
+@pytest.mark.parametrize("option", [{"compile": "no"}, {"raise_exception": "yes"}])
+def test_a_flag_of_crosscheck_is_true_or_false(option):
+    with pytest.raises(InputError, match=r"is a str(.|\n)*give True or False"):
+        crosscheck(SQUARE, X, ["numpy", "array_api_strict"], **option)

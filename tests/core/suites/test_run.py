@@ -271,3 +271,24 @@ def test_a_script_that_cannot_be_written_says_why(monkeypatch):
     (result,) = run([wrong]).results
     assert result.verdict is FAIL
     assert result.script == "# No script could be written: TypeError: it has no text\n"
+
+
+@pytest.mark.parametrize(
+    ("cases", "options", "found"),
+    [
+        (RIGHT, {}, "cases= is a Case"),
+        ([RIGHT], {"timeout": "5"}, "timeout= is a str"),
+        ([RIGHT], {"seed": "x"}, "seed= is a str"),
+        ([RIGHT], {"seed": True}, "seed= is a bool"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused(cases, options, found):
+    with pytest.raises(InputError) as caught:
+        run(cases, **options)
+
+    assert caught.value.found == found
+
+
+def test_an_argument_that_there_is_not_is_a_type_error_that_knows_what_was_meant():
+    with pytest.raises(TypeError, match="Did you mean 'executor'"):
+        run([RIGHT], excutor=1)

@@ -245,3 +245,10 @@ def test_an_engine_that_cannot_be_watched_says_so():
 
     with pytest.raises(NotSupportedError, match="watching a program while it runs"), watch:
         pass
+
+
+def test_an_argument_that_there_is_not_or_of_another_kind_is_refused():
+    with pytest.raises(TypeError, match="Did you mean 'share'"):
+        adjudge.spotcheck(shares=0.1)
+    with pytest.raises(adjudge.InputError, match="seed= is a str"):
+        adjudge.spotcheck(seed="x")
