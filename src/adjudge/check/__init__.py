@@ -2,6 +2,7 @@
 
 Its modules, each of which may import those above it:
 
+- `kinds`: arguments of another kind than annotated, told before any work.
 - `options`: the options of all verbs, with their meaning, and the settings made of them.
 - `signature`: the same told by the functions that have the signature of another library.
 - `one_problem`: one problem judged, from its probes to its findings; beside x where x is on a kink.
