@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from math import prod
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 
 from adjudge.engine.arrays import from_numpy, has_namespace, is_array, of_numbers
 from adjudge.engine.contract import AutodiffBackend
-from adjudge.errors import InputError, described
+from adjudge.errors import Catching, InputError, Source, described, running
 
 FORMS: Mapping[str, tuple[str, str]] = {
     "vjp": ("vjp({x}, w)", "for a gradient give grad=, for a Jacobian jac="),
@@ -95,7 +94,7 @@ def _how_to_fit(
     if len(parts) > 1 and misfit(function, (*x, *parts), kwargs) is None:
         return f"w has the structure of y, so that it is one {type(w).__name__} here"
     pair: Any = None
-    with suppress(Exception):
+    with Catching(), running(Source.DERIVATIVE):
         pair = function(*x, **kwargs)
     if isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1]):
         return "a function of x that returns y and the function of w is pullback="
