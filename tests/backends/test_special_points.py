@@ -7,6 +7,7 @@ import pytest
 from scenarios import cells, on_both
 
 from adjudge import Verdict, examine, special_points
+from adjudge.engine import backend_named
 
 X = np.asarray([0.3, -1.2, 0.8, 2.0])
 MATRIX = np.asarray([[0.9, 0.2, -0.3], [0.1, 1.7, 0.4], [-0.5, 0.6, 2.5]])
@@ -162,3 +163,16 @@ def test_complex_inputs_are_checked_at_special_points():
 
     assert right.verdict is Verdict.PASS, str(right)
     assert "zeros" in failing(wrong)
+
+
+@pytest.mark.backend("jax")
+def test_a_function_is_compiled_once_for_all_points(jnp, monkeypatch):
+    compiled, backend = [], type(backend_named("jax"))
+    compile_it = backend.compile
+    monkeypatch.setattr(backend, "compile", lambda *a: compiled.append(1) or compile_it(*a))
+
+    x = jnp.asarray([0.3, -1.2])
+    report = examine(lambda x: jnp.tanh(x) * x, x, order=1, points="special", seed=0)
+
+    assert report.ways["jit"]["R"] is Verdict.PASS
+    assert len(compiled) == 1

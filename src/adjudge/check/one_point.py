@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
-from typing import Any, Never
+from typing import Any, Never, TypeAlias
 
 from adjudge.check.double_precision import (
     PAST_CASTS,
@@ -30,16 +30,24 @@ from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.surroundings import judged_with_replay, noticed, surroundings
 from adjudge.check.unchecked import Extend, with_all_inputs, with_flat_inputs
-from adjudge.engine import Arrays, ByHand
+from adjudge.engine import Arrays, AutodiffBackend, ByHand
 from adjudge.errors import NotSupportedError
 from adjudge.findings import Beyond, Entry, Finding, Outcome, Pair, Verdict, worst
 from adjudge.jacobian import ERRORS, Tally
 from adjudge.problem import Problem, observe, over_reverse
 from adjudge.report import Report, StageCount, combined, place
 
+Compile: TypeAlias = Callable[[AutodiffBackend], Callable[..., Any]]
+"""Returns the function that is checked as an engine compiles it."""
 
-def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
-    """The report on all compositions of modes that `options` ask for; `points` are left aside."""
+
+def at_one_point(
+    f: Callable[..., Any], inputs: Any, options: Options, compile: Compile | None = None
+) -> Report:
+    """The report on all compositions of modes that `options` ask for; `points` are left aside.
+
+    `compile` may give at several points what was compiled once.
+    """
     settings = settings_of(options)
     named = settings.modes
 
@@ -53,7 +61,8 @@ def at_one_point(f: Callable[..., Any], inputs: Any, options: Options) -> Report
                 # x is in double precision as a rule, and then there is nothing to ask
                 double = None if problem.widened is None else double_precision_of(problem, settings)
                 matrix = Matrix(problem, settings, modes, double, reports_exceptions=bool(named))
-                matrix.fill(_other_ways(f, inputs, problem, extend, options))
+                compiled = compile or (lambda backend: backend.compile(f))
+                matrix.fill(_other_ways(compiled, inputs, problem, extend, options))
                 return matrix
 
             def alone(outputs: Sequence[str]) -> Matrix:
@@ -125,19 +134,19 @@ def _note_of(
 
 
 def _other_ways(
-    f: Callable[..., Any], inputs: Any, problem: Problem, extend: Extend, options: Options
+    compile: Compile, inputs: Any, problem: Problem, extend: Extend, options: Options
 ) -> list[Way]:
     """Beside the engine's usual way: all the others where an order is given, and compiled."""
-    ordered, compile = options.get("order") is not None, options.get("compile")
+    ordered, asked = options.get("order") is not None, options.get("compile")
     ways = ways_of(problem) if ordered else []
-    if compile or (compile is None and ordered and problem.backend.usually_compiled):
+    if asked or (asked is None and ordered and problem.backend.usually_compiled):
         try:
-            compiled = problem.backend.compile(f)
+            compiled = compile(problem.backend)
         except NotSupportedError as error:
             there = _lacking(problem, error)
         else:
             there = extend(problem_of(compiled, inputs, options, problem.counts))
-        ways.append(Way(problem.backend.compiled_way, there, bool(compile)))
+        ways.append(Way(problem.backend.compiled_way, there, bool(asked)))
     return ways
 
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
 from adjudge.check.double_precision import RefusedError, double_precision_of
-from adjudge.check.one_point import at_one_point, stages_of
+from adjudge.check.one_point import Compile, at_one_point, stages_of
 from adjudge.check.options import Options, Settings, problem_of, settings_of
 from adjudge.check.special_points import SpecialPoint, SpecialPoints, special_points
 from adjudge.check.surroundings import surroundings
@@ -56,14 +56,16 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
     found = _read(inputs, options)
     settings = settings_of(options)
     rest: Options = {**options, "seed": settings.seed, "bounds": found.bounds}
-    given = at_one_point(f, inputs, rest)
+    # What is compiled at one point serves at all: of twenty, each compiled everything anew.
+    compile = cache(lambda backend: backend.compile(f))
+    given = at_one_point(f, inputs, rest, compile)
     reports = {GIVEN: given}
     own = not isinstance(options.get("points"), str)
     # Overflow and division by zero are to be expected at such points. NumPy's warnings about
     # them are switched off, since the check judges the numbers that they lead to.
     with np.errstate(all="ignore"):
         for point in found:
-            report = _at(f, point, rest, given, own=own)
+            report = _at(f, point, rest, given, compile, own=own)
             why = _silent(report) or _explained(f, point, rest, settings, report)
             reports[point.name] = _silenced(report, why) if why else report
     return _combined(reports, found.left_out)
@@ -135,6 +137,7 @@ def _at(
     point: SpecialPoint,
     options: Options,
     given: Report,
+    compile: Compile,
     *,
     own: bool,
 ) -> Report:
@@ -143,7 +146,7 @@ def _at(
     Raises the `InputError` of a point that is the caller's own.
     """
     with Catching(InputError) as caught:
-        return at_one_point(f, point.inputs, {**options, "kwargs": point.kwargs})
+        return at_one_point(f, point.inputs, {**options, "kwargs": point.kwargs}, compile)
     error = caught.error
     assert error is not None
     if isinstance(error, UnstableOutputError):
