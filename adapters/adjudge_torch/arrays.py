@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch.utils import _pytree as pytree
 
 from adjudge.engine import Array, ArrayInfo, ArrayOperations, Expansion, HostArray, memory_span
+from adjudge.errors import InputError
 from adjudge_torch import sparse
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -51,6 +52,11 @@ class TorchArrays(ArrayOperations):
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
         pattern = array if like is None else like
+        if array.is_nested:  # it has no shape
+            raise InputError(
+                f"a nested tensor of {array.size(0)} tensors, {_name(array.dtype)}, has no shape",
+                "pass its tensors as a list, of which the function makes a nested tensor",
+            )
         plain = type(array) in PLAIN and array.layout is pattern.layout is torch.strided
         # force: conjugate and negative views and zero tensors (of forward AD) become values
         if plain and array.dtype is torch.float64 and array.is_cpu:  # as most are

@@ -10,15 +10,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from textwrap import indent
 from typing import Any, TextIO
 
-import numpy as np
-
 from adjudge._version import __version__
-from adjudge.engine import entries, names
+from adjudge.engine import PLAIN, backend_named, entries, names
 from adjudge.errors import AdjudgeError, BackendError, Catching, InputError
 from adjudge.findings import Verdict, worst
 from adjudge.ghostwriter import Found, LeftOut, imported, not_imported, write
@@ -544,8 +542,13 @@ def _say_tried(result: Found | LeftOut) -> None:
 
 def _backends(parsed: argparse.Namespace) -> int:
     rows = [("backend", "version", "devices", "dtypes")]
-    rows.append(("by hand", f"numpy {np.__version__}", "cpu", "float64, float32, complex128, …"))
     seen: set[str] = set()
+    for name in PLAIN:
+        with suppress(BackendError):  # one that is not installed is nothing to install for adjudge
+            plain = backend_named(name)
+            devices, dtypes = plain.arrays.devices(), plain.arrays.dtypes()
+            by_hand = f"{', '.join(dtypes)}; derivatives by hand"
+            rows.append((name, plain.environment.version, ", ".join(devices), by_hand))
     for entry in entries():
         if entry.point.value in seen:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from argparse import ArgumentTypeError
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,7 +119,6 @@ def _chosen(config: pytest.Config, option: str) -> tuple[str, ...]:
 
 
 def _seed(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError(f"{text} is negative")
-    return number
+    if not text.strip().isdecimal():  # argparse names the option before this
+        raise ArgumentTypeError(f"{text!r} is no seed: give a non-negative integer")
+    return int(text)

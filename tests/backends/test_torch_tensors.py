@@ -232,3 +232,13 @@ def test_numbers_of_eight_bits_are_judged(rule, dtype, factor):
             assert report.verdict is not adjudge.Verdict.FAIL
         else:
             assert report.verdict is adjudge.Verdict.FAIL
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_a_nested_tensor_is_refused_with_what_to_pass(layout):
+    parts = [torch.ones(2), torch.ones(3)]
+    x = torch.nested.nested_tensor(parts, layout=getattr(torch, layout))
+
+    with pytest.raises(adjudge.InputError, match="a nested tensor of 2 tensors, float32"):
+        adjudge.examine(lambda x: 2 * x, x)

@@ -202,7 +202,8 @@ def test_the_engines_are_listed_without_importing_what_is_broken(monkeypatch, ca
     code = main(["backends"])
 
     assert code == OK
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["backend", "by"]
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["backend", "numpy", "array_api_strict"]
 
 
 def test_an_engine_that_is_missing_is_listed_with_its_command(monkeypatch, capsys):
@@ -211,10 +212,24 @@ def test_an_engine_that_is_missing_is_listed_with_its_command(monkeypatch, capsy
 
     code = main(["backends"])
 
-    line = capsys.readouterr().out.splitlines()[2]
+    line = capsys.readouterr().out.splitlines()[-1]
     assert code == OK
     assert line.startswith("nowhere")
     assert "fails to import" in line
+
+
+def test_an_empty_target_is_no_folder(capsys):
+    assert main(["check", ""]) == USAGE
+    assert "an empty target names nothing" in capsys.readouterr().err
+
+
+def test_the_package_runs_as_the_command_line():
+    ran = subprocess.run(
+        [sys.executable, "-m", "adjudge", "--version"], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == OK
+    assert ran.stdout.startswith("adjudge ")
 
 
 def test_the_example_runs_as_it_is(capsys):

@@ -234,6 +234,23 @@ def test_a_negative_seed_is_refused(run):
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
+def test_a_seed_that_is_no_number_is_refused_with_the_option(run):
+    result = run(RIGHT, "--adjudge-seed", "abc")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "argument --adjudge-seed: 'abc' is no seed" in result.stderr.str()
+
+
+def test_an_option_that_there_is_not_is_told_with_what_was_meant(run):
+    source = """
+        def test_check(adjudge_backend):
+            with pytest.raises(TypeError, match="Did you mean 'subtests'"):
+                adjudge_backend.check(np.sin, adjudge_backend.array([1.0]), subtest=True)
+    """
+
+    run(source).assert_outcomes(passed=2)
+
+
 def test_state_is_as_it_was_after_a_test(run):
     source = """
         def test_first(adjudge_backend):

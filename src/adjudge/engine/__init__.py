@@ -71,6 +71,7 @@ from adjudge.engine.program import (
     windows,
 )
 from adjudge.engine.registry import (
+    PLAIN,
     backend_given,
     backend_named,
     backend_of,
@@ -109,6 +110,7 @@ __all__ = [
     "INPUT",
     "OPAQUE",
     "OPERATIONS",
+    "PLAIN",
     "SECTIONS",
     "UNDEFINED",
     "UNKNOWN",

@@ -146,6 +146,8 @@ def _split(target: str) -> tuple[str, str | None]:
 
 def _files(place: str) -> list[str]:
     """Returns the files or the module that a target stands for."""
+    if not place:  # which is this folder for pathlib
+        raise InputError("an empty target names nothing", "give '.' for the cases of this folder")
     path = Path(place)
     if path.is_dir():
         files = [str(one) for one in _python_files(path) if _may_declare(one)]
