@@ -785,7 +785,7 @@ class UserCalls:
         args, kwargs = arguments.tree.rebuild(handed)
         counts.evaluations += 1
         result: Any = self.run(function, x, args, kwargs)
-        if self.spends is None:
+        if self.spends is None and handed is not leaves:
             spent = arguments.backend.arrays.spent
             self.spends = any(spent(handed[k]) for k in arguments.own_arrays)
         if type(result) is self.single_type and self.single == (result.shape, result.dtype):
@@ -798,8 +798,13 @@ class UserCalls:
         """Returns the leaves of a call, where it may use them up, as copies. The arrays of the
         caller, and those that are read after the call, stay what they are.
         """
+        arrays = self.arguments.own_arrays
+        if self.spends is None and any(
+            type(leaves[k]) is not type(self.arguments.tree.leaves[k]) for k in arrays
+        ):
+            return leaves  # tracers, say, of which a copy would be a step of the function
         copied, copy = list(leaves), self.arguments.backend.arrays.to_spend
-        for k in self.arguments.own_arrays:
+        for k in arrays:
             own = copy(leaves[k])
             if own is None:
                 self.spends = False
