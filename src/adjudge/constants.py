@@ -1028,6 +1028,10 @@ FEW_LEAVES = 8
 """Up to this many leaves get long differences of affine functions one by one, and undefined
 tangents one by one; more of them are taken together. The value changes what a check costs; it is
 ours."""
+LEAVES_ALONE = 4
+"""Gradients of up to this many leaves are asked for one by one, each with an evaluation of its own,
+and of more those of each half: a rule that mixes up two of them is found either way, unless both
+have even or odd places. The value changes what a check costs; it is ours."""
 STRATA = 5
 """Leaves of different magnitudes have this many shared tangents of their own at most. What is
 smaller than `SHARED_RANGE` to this power, 1e-15 of the largest, is below the rounding of f. The

@@ -546,7 +546,6 @@ class Task(Enum):
 
     UNDEFINED_TANGENTS = auto()
     UNDEFINED_COTANGENTS = auto()
-    GRADIENTS_OF_SOME = auto()
     ADDITIVITY = auto()
     BATCHED_COTANGENTS = auto()
     BATCHED_TANGENTS = auto()
@@ -657,12 +656,13 @@ class AloneRaised(Detail):
 
 
 class AloneNotTried(Detail):
-    """The function raises, or has another value (`raised` is empty), where the engine is asked for
-    no gradients but those of `leaf`.
+    """The budget was `spent`, or the function raises, or it has another value, where the engine is
+    asked for no gradients but those of `leaf`.
     """
 
     leaf: str
     raised: Raised | None = None
+    spent: bool = False
 
 
 class BatchUnlikeLoop(Unequal):

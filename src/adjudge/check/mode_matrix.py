@@ -182,6 +182,8 @@ class Matrix:
     """The derivatives judged in the usual way, by the modes taken."""
     _not_running: set[str] = field(default_factory=set)
     """Ways in which f itself does not run."""
+    _drawing: set[str] = field(default_factory=set)
+    """Ways in which f draws other random numbers."""
 
     def _provenance(self, way: Way | None = None) -> Callable[[], str]:
         """Returns what says, in words, what the numbers of findings come from."""
@@ -261,6 +263,10 @@ class Matrix:
         """
         known, derive = self._known.get(taken), self._derivation(taken)
         left = settings
+        if way.name in self._drawing:
+            modes = [letter + taken for letter in settings.letters]
+            self.rows.setdefault(way.name, {}).update(dict.fromkeys(modes, Status.UNSUPPORTED))
+            return
         if known is not None:
             left = self._without_equal(way, derive, known, settings)
         if not left.letters:
@@ -302,6 +308,7 @@ class Matrix:
                         note = Finding(Status.DRAWS_RANDOM, taken, "", detail, note=True)
                         if note not in known.outcome.findings:
                             known.outcome.findings.append(note)
+                        self._drawing.add(way.name)
                         self.rows.setdefault(way.name, {})[mode] = Status.UNSUPPORTED
                         left = _without(left, letter)
                     elif compared:

@@ -97,18 +97,15 @@ def _given_by_hand(
     if not f.as_matrices:
         if ordered:
             return modes
-        own = [*modes] if not f.only_forward else []
-        own += ["F"] if f.jvp is not None else []
-        return list(dict.fromkeys([*own, *_further(f, problem)]))
+        own = modes if not f.only_forward else []
+        return own if "F" in own or f.jvp is None else [*own, "F"]
     # the jvp is made of the gradient, and so are its derivatives
     own = [mode for mode in modes if mode == "F" or not mode.endswith("F")]
     return own if ordered else list(dict.fromkeys([*own, *_further(f, problem)]))
 
 
 def _further(f: ByHand, problem: Problem) -> tuple[str, ...]:
-    """Returns the compositions of modes that a Jacobian, a Hessian or the derivative of a vjp by
-    hand asks for at x.
-    """
+    """Returns the compositions of modes that a Jacobian or a Hessian by hand asks for at x."""
     x = problem.point()
     calls = problem.calls
     assert calls is not None  # the problem is of first order

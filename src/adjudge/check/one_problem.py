@@ -292,10 +292,12 @@ def judge_here_or_nearby(
         of_pair, still = [], moves
         if _settled(judged) or len(judged) == PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK:
             break
-    if _settled(judged) and problem.counts.allows(needed + 4 * SETS_THAT_BEND):
+    # the search for what bends may cost half of what the check has cost
+    sets = min(SETS_THAT_BEND, problem.counts.spent // 8)
+    if _settled(judged) and problem.counts.allows(needed + 4 * sets):
         alone = [
             judge(there, replace(closer, seed=settings.seed + 99 + k), provenance)
-            for k, there in enumerate(beside_where_it_bends(base, settings.seed))
+            for k, there in enumerate(beside_where_it_bends(base, settings.seed, sets))
         ]
         if alone and all(there.verdict is Verdict.FAIL for there in alone):
             judged.append(alone[0])
@@ -580,8 +582,10 @@ class _Case:
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
             findings += pullbacks.undefined()
         parts = pullbacks.parts
-        if parts and budget.affords(Task.GRADIENTS_OF_SOME, 2 * len(parts)):
+        if parts and budget.allows(2 * len(parts)):
             findings += pullbacks.of_some(row)
+        elif parts:
+            findings += pullbacks.none_tried
         work = 3 * len(self.base.Y.leaves)
         if self.settings.check_batched_grad:
             self._check_batches(pullbacks.batched, "vmap(R)", Task.BATCHED_COTANGENTS, work)
@@ -1013,7 +1017,7 @@ def points_beside_kink(base: Base, seed: int) -> Iterator[tuple[Base, float]]:
             yield at_it, part * reach
 
 
-def beside_where_it_bends(base: Base, seed: int) -> list[Base]:
+def beside_where_it_bends(base: Base, seed: int, most: int) -> list[Base]:
     """Returns f at two points, where x is moved to opposite sides only in the entries along which f
     bends; none where these are all that can be moved, or none is found, or f still bends there.
 
@@ -1021,7 +1025,7 @@ def beside_where_it_bends(base: Base, seed: int) -> list[Base]:
     beside it move every entry: a rule that is wrong only where another one is special, in a branch
     for small angles, say, would be judged nowhere. A set of entries bends f where the second
     difference along it falls like the step, and not like its square. Sets are halved; what is left
-    after `SETS_THAT_BEND` of them counts as bent, and where the first `ALL_SETS_BEND` all do, there
+    after as many of them as `most` counts as bent. Where the first `ALL_SETS_BEND` all do, there
     are too many kinks. Each set takes four evaluations. Ours.
     """
     problem = base.problem
@@ -1041,7 +1045,7 @@ def beside_where_it_bends(base: Base, seed: int) -> list[Base]:
 
     while sets:
         one, tried = sets.popleft(), tried + 1
-        if tried > SETS_THAT_BEND:
+        if tried > most:
             bends[one] = True
         elif _bends(base, only(one)):
             bent_so_far += 1

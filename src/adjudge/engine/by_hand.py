@@ -209,8 +209,6 @@ class ByHand:
 
     def further(self, *args: Any, **kwargs: Any) -> tuple[str, ...]:
         """The compositions of modes that a check of what was given has beside its usual ones."""
-        if "double_vjp" in self.given:
-            return ("RR",)
         return tuple([mode for form in self._forms for mode in form.further(*args, **kwargs)])
 
     @property

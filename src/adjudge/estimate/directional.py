@@ -569,7 +569,10 @@ def with_defects(
     if taken is not None and np.any(doubted):
         # Over a longer step than that which resolved the reference, the slopes of a function that
         # is so fast add up to nothing.
-        step = min(step, float(np.max(taken[doubted])) / length)
+        shorter = float(np.max(taken[doubted])) / length
+        if found.finer != SHORTER_STEPS:
+            shorter = max(shorter, _shortest_for_bends(base, found, doubted, length))
+        step = min(step, shorter)
     steps = [step * ratio for ratio in DEFECT_STEPS[: 3 if lasting else 1]]
     if found.step == 0 or length == 0 or problem.longest_step(np.abs(v) + lengths) < step:
         return found
@@ -612,6 +615,22 @@ def with_defects(
         beyond = np.where(lasting_gaps(gaps, steps, visible), np.abs(gaps[-1]), 0.0)
         largest[doubted] = np.fmax(largest[doubted], beyond / length)
     return replace(found, estimate=found.estimate.but(defect=largest))
+
+
+def _shortest_for_bends(
+    base: Base, found: Column, doubted: NDArray[np.bool_], length: float
+) -> float:
+    """Returns the shortest step at which a bend of `VISIBLE_KINK` of the slope of some output shows
+    in its rounding.
+
+    Beside a kink of a function of float32 a ladder takes steps over which rounding hides that, and
+    a right derivative would fail.
+    """
+    rounding = (base.coarsest_eps * base.magnitude(base.values) + base.noise)[doubted]
+    slope = np.abs(found.estimate.value[doubted]) * length
+    shows = VISIBLE_KINK * DEFECT_STEPS[-1] * slope > 0
+    least = LASTING_UNITS * rounding[shows] / (VISIBLE_KINK * DEFECT_STEPS[-1] * slope[shows])
+    return float(np.min(least, initial=np.inf, where=np.isfinite(least)))
 
 
 def _beside(lengths: Vector, towards: Vector | None, *, few: bool) -> Iterator[Vector]:

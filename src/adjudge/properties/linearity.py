@@ -23,6 +23,7 @@ from adjudge.constants import (
     FEW_LEAVES,
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
+    LEAVES_ALONE,
     MAP_OF_ZERO_UNITS,
     PERTURBED_PROBES,
     RUNS_APART,
@@ -787,7 +788,8 @@ class Pullbacks:
         problem = self.checks.problem
         if problem.closed_over or problem.modes_taken or len(problem.x) < 2:
             return []
-        return [] if problem.backend.constant(problem.x[0]) is None else parts_of(problem.X)
+        knows = problem.backend.constant(problem.x[0]) is not None
+        return parts_of(problem.X, LEAVES_ALONE) if knows else []
 
     def of_some(self, row: Vector) -> Iterator[Finding]:
         """Compares the gradients of some leaves, where none are required of the others, with
@@ -824,6 +826,12 @@ class Pullbacks:
             found = list(self.rule.equal(Status.INCONSISTENT, both, differ, Remedy.MIND_REQUIRED))
             if found and self._alone_persists(leaves, alone - together):
                 yield from found
+
+    @property
+    def none_tried(self) -> list[Finding]:
+        """The note that the budget has no room for gradients of some leaves."""
+        names = self.checks.problem.X.names(range(len(self.checks.problem.X.leaves)))
+        return [self._not_tried(AloneNotTried(names, spent=True))]
 
     def _not_tried(self, detail: AloneNotTried) -> Finding:
         """Returns the note that says so."""
@@ -984,14 +992,14 @@ class Pushforwards:
         return caught.error is None and not all(map(self.checks.same_value, rows))
 
 
-def parts_of(X: Space) -> list[Sequence[int]]:
+def parts_of(X: Space, few: int = FEW_LEAVES) -> list[Sequence[int]]:
     """Returns the leaves that are probed together while all others are left out: each by itself
-    where there are few, and else those with an even and with an odd index.
+    where there are `few`, and else those with an even and with an odd index.
     """
     count = len(X.leaves)
     if count < 2:
         return []
-    if count <= FEW_LEAVES:
+    if count <= few:
         return [(j,) for j in range(count)]
     return [range(0, count, 2), range(1, count, 2)]
 

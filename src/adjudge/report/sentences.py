@@ -190,7 +190,6 @@ WORDS: dict[Enum, str] = {
     Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
     Task.UNDEFINED_TANGENTS: "undefined tangents",
     Task.UNDEFINED_COTANGENTS: "undefined cotangents",
-    Task.GRADIENTS_OF_SOME: "gradients of some inputs alone",
     Task.ADDITIVITY: "additivity of the vjp",
     Task.BATCHED_COTANGENTS: "batched cotangents",
     Task.BATCHED_TANGENTS: "batched tangents",
@@ -394,6 +393,11 @@ def _unequal(detail: Unequal, finding: Finding) -> list[str]:
 @said.register
 def _alone_not_tried(detail: findings.AloneNotTried, finding: Finding) -> list[str]:
     raised = detail.raised
+    if detail.spent:
+        return [
+            f"gradients of some of {detail.leaf} without the others were not tried: the budget is "
+            "spent"
+        ]
     why = f"raises {raised.kind}: {raised.message}" if raised else "has another value"
     return [
         f"the gradient of {detail.leaf} was not tried without the others: where no other input "

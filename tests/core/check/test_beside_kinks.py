@@ -164,3 +164,27 @@ def test_many_kinks_end_the_search_for_what_bends():
     few, many = (examine(relu, x[:n], seed=0).counts["evaluations"] for n in (100, 1000))
 
     assert many <= few + 16
+
+
+def clipped_in_single(dtype, factor):
+    """Clips, cubes and adds up in float32, where a ladder beside the clip takes short steps."""
+
+    def f(x):
+        x = x.astype(np.float32)
+        return np.sum(np.clip(x, -1, 1) ** 3 + x**2).astype(dtype)
+
+    def vjp(x, w):
+        slope = 3 * np.clip(x, -1, 1) ** 2 * (np.abs(x) <= 1) + 2 * x
+        return (factor * w * slope).astype(dtype)
+
+    return ByHand(f, vjp=vjp)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rounding_hides_no_kink_over_the_steps_of_a_ladder(dtype):
+    for seed in range(10):
+        x = np.random.default_rng(seed).uniform(-2, 2, 12)
+        x[3], x[7] = 1, -1
+        x = x.astype(dtype)
+        assert examine(clipped_in_single(dtype, 1.0), x, seed=seed).verdict is Verdict.PASS
+        assert examine(clipped_in_single(dtype, -1.0), x, seed=seed).verdict is Verdict.FAIL
