@@ -367,6 +367,10 @@ LASTING_UNITS = 16
 """Rounding is the same at all steps where f stands still, and would count as a jump, or over the
 step as a kink. What lasts at shrinking steps has to exceed this many units of rounding of f. The
 value is ours. With 2 or 128 in its place no verdict of 60 cases of the zoo changed."""
+BEND_UNITS = 4
+"""Half of the gap between two slopes is known to the rounding of f over the step, and so far the
+values between them reach: three values of f and the rounding of their sum. Without it the slope to
+one side failed for a sum of many terms with kinks."""
 JUMP_KEPT = 0.85
 """At a jump no value is the derivative, and a right rule would fail on its differences. The odd or
 even part of f belongs to a jump if it keeps more than this part of its size over steps that shrink.

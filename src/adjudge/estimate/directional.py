@@ -568,10 +568,12 @@ def with_defects(
     taken = found.estimate.steps
     if taken is not None and np.any(doubted):
         # Over a longer step than that which resolved the reference, the slopes of a function that
-        # is so fast add up to nothing.
+        # is so fast add up to nothing. An offset of f hides its kinks over a shorter one.
+        shortest = _shortest_for_bends(base, found, doubted, length)
+        step = max(step, min(shortest, NARROW_ONE_SIDED[0]))
         shorter = float(np.max(taken[doubted])) / length
         if found.finer != SHORTER_STEPS:
-            shorter = max(shorter, _shortest_for_bends(base, found, doubted, length))
+            shorter = max(shorter, shortest)
         step = min(step, shorter)
     steps = [step * ratio for ratio in DEFECT_STEPS[: 3 if lasting else 1]]
     if found.step == 0 or length == 0 or problem.longest_step(np.abs(v) + lengths) < step:

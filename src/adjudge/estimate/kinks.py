@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    BEND_UNITS,
     COARSE_EPS,
     DEFECT_FACTOR,
     JUMP_KEPT,
@@ -79,10 +80,15 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     kink, and `None` where no output has one.
 
     `bends` are the even parts of f over the step, `((f(x + h v) + f(x - h v)) / 2 - f(x)) / h`, a
-    row of them for each step, and `unit` is the rounding of each output over the last step.
+    row of them for each step, and `unit` is the rounding of each output over the last step, which
+    half the gap has as well.
     """
     kinks = lasting_gaps(bends, steps, LASTING_UNITS * unit)
-    return np.where(kinks, bends[-1], 0.0) if np.any(kinks) else None
+    if not np.any(kinks):
+        return None
+    # One of the slopes is right as it is, and would lie outside of the rounding of the other.
+    widest = np.copysign(np.abs(bends[-1]) + BEND_UNITS * unit, bends[-1])
+    return np.where(kinks, widest, 0.0)
 
 
 def defects(

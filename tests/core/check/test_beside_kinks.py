@@ -188,3 +188,34 @@ def test_rounding_hides_no_kink_over_the_steps_of_a_ladder(dtype):
         x = x.astype(dtype)
         assert examine(clipped_in_single(dtype, 1.0), x, seed=seed).verdict is Verdict.PASS
         assert examine(clipped_in_single(dtype, -1.0), x, seed=seed).verdict is Verdict.FAIL
+
+
+def test_a_right_slope_of_one_of_many_terms_lies_within_the_rounding_of_their_sum():
+    weights = np.random.default_rng(7).normal(size=(60, 2)) + 2
+
+    def vjp(*x_and_w):
+        *x, g = x_and_w
+        return tuple(g * w * (q > 0) for q, w in zip(x, weights, strict=True))
+
+    def f(*x):
+        return sum(np.sum(w * np.maximum(q, 0)) for q, w in zip(x, weights, strict=True))
+
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        x = tuple(np.array([0.0, random.normal()]) for _ in weights)
+        assert examine(ByHand(f, vjp=vjp), x, seed=seed).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8, 1e9])
+def test_an_offset_makes_no_right_rule_wrong_at_a_kink(offset):
+    def relu(factor):
+        return ByHand(
+            lambda x: offset + np.sum(np.maximum(x, 0)),
+            vjp=lambda x, w: factor * w * (x > 0),
+        )
+
+    for seed in range(10):
+        x = np.random.default_rng(seed).normal(size=10)
+        x[:2] = 0
+        assert examine(relu(1.0), x, seed=seed).verdict is not Verdict.FAIL
+        assert examine(relu(-1.0), x, seed=seed, blame=False).verdict is Verdict.FAIL
