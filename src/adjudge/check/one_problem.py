@@ -1009,11 +1009,8 @@ def points_beside_kink(base: Base, seed: int) -> Iterator[tuple[Base, float]]:
         two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, size, wide=wide))
     parts = [KINK_REACH_REDUCTION**k for k in range(KINK_REACHES)]
     for part, move in product(parts, (one, two, np.abs(one), -np.abs(two))):
-        there = _moved(problem, part * move)
-        if there is None:
-            continue
-        at_it = attempt(partial(observe, there))
-        if at_it is not None and np.all(np.isfinite(at_it.values) | ~np.isfinite(base.values)):
+        at_it = _observed(base, part * move)
+        if at_it is not None:
             yield at_it, part * reach
 
 
@@ -1028,11 +1025,11 @@ def beside_where_it_bends(base: Base, seed: int, most: int) -> list[Base]:
     after as many of them as `most` counts as bent. Where the first `ALL_SETS_BEND` all do, there
     are too many kinks. Each set takes four evaluations. Ours.
     """
-    problem = base.problem
-    leaves = problem.primal_inputs or len(problem.X.leaves)  # of a derivative its cotangents stay
-    free = np.concatenate([np.arange(here.start, here.stop) for here in problem.X.slices[:leaves]])
     if base.coarsest_eps > COARSE_EPS:  # no step is short enough to tell
         return []
+    problem = base.problem
+    leaves = problem.primal_inputs or len(problem.X.leaves)  # of a derivative its cotangents stay
+    free = np.arange(problem.X.slices[leaves - 1].stop)
     random = generator(seed, Stream.WHERE_IT_BENDS)
     moves = problem.length_scales * random_entries(random, problem.X.size, wide=True)
     sets, bends = deque([free]), np.zeros(problem.X.size, bool)
@@ -1059,14 +1056,11 @@ def beside_where_it_bends(base: Base, seed: int, most: int) -> list[Base]:
         return []
     found, whole = [], only(free)
     for side in (1.0, -1.0):
-        there = _moved(problem, np.where(bends, side * _reach(problem) * moves, 0.0))
-        at_it = None if there is None else attempt(partial(observe, there))
-        if at_it is None or np.any(np.isfinite(base.values) & ~np.isfinite(at_it.values)):
-            return []
+        at_it = _observed(base, np.where(bends, side * _reach(problem) * moves, 0.0))
         # What chooses among ties that stay, or are new there, chooses within the generalised
         # derivative at x, and may be outside of that of such a point. The largest of several zeros
         # that are cut off at zero falls where all of them fall.
-        if any(_bends(at_it, along) for along in (whole, np.abs(whole))):
+        if at_it is None or any(_bends(at_it, along) for along in (whole, np.abs(whole))):
             return []
         found.append(at_it)
     return found
@@ -1120,13 +1114,19 @@ def _settled(judged: list[Judgement]) -> bool:
     return bool(judged) and pairs and all(there.verdict is Verdict.PASS for there in last)
 
 
-def _moved(problem: Problem, move: Vector) -> Problem | None:
-    """Returns the problem where x is moved; `None` where that is x itself."""
+def _observed(base: Base, move: Vector) -> Base | None:
+    """Returns f where x is moved; `None` where that is x itself, or f is not defined there, or not
+    finite where it is finite at x.
+    """
+    problem = base.problem
     x = problem.point(problem.clipped(problem.origin + move))
     origin = problem.X.vector(problem.backend, x, problem.x)
     if np.array_equal(origin, problem.origin, equal_nan=True):
         return None
-    return replace(problem, x=x, origin=origin)
+    there = attempt(partial(observe, replace(problem, x=x, origin=origin)))
+    if there is None or np.any(np.isfinite(base.values) & ~np.isfinite(there.values)):
+        return None
+    return there
 
 
 def _combined(outcome: Judgement, judged: list[Judgement], modes: set[str], reach: float) -> None:

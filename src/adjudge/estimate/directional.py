@@ -630,8 +630,9 @@ def _shortest_for_bends(
     """
     rounding = (base.coarsest_eps * base.magnitude(base.values) + base.noise)[doubted]
     slope = np.abs(found.estimate.value[doubted]) * length
-    shows = VISIBLE_KINK * DEFECT_STEPS[-1] * slope > 0
-    least = LASTING_UNITS * rounding[shows] / (VISIBLE_KINK * DEFECT_STEPS[-1] * slope[shows])
+    bend = VISIBLE_KINK * DEFECT_STEPS[-1] * slope
+    shows = bend > 0
+    least = LASTING_UNITS * rounding[shows] / bend[shows]
     return float(np.min(least, initial=np.inf, where=np.isfinite(least)))
 
 

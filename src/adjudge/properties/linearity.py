@@ -803,7 +803,7 @@ class Pullbacks:
         checks, X, base = self.checks, self.checks.problem.X, self.checks.base
         for leaves in self.parts:
             name = X.names(leaves)
-            with Catching() as caught:
+            with Catching(AdjudgeError) as caught:
                 reverse = Reverse(checks.problem, only=leaves)
             if caught.error is not None:
                 yield self._not_tried(AloneNotTried(name, Raised.of(caught.error)))
@@ -819,9 +819,7 @@ class Pullbacks:
                 detail, remedy = AloneRaised(name, Raised.of(caught.error)), Remedy.MIND_REQUIRED
                 yield Finding(Status.RAISED, self.rule.mode, name, detail, remedy, note=True)
                 continue
-            together = np.zeros_like(row)
-            for j in leaves:
-                together[X.slices[j]] = row[X.slices[j]]
+            together = restricted(X, row, *leaves)
             differ, both = partial(AnotherAlone, leaf=name), (alone, together)
             found = list(self.rule.equal(Status.INCONSISTENT, both, differ, Remedy.MIND_REQUIRED))
             if found and self._alone_persists(leaves, alone - together):
@@ -945,9 +943,7 @@ class Pushforwards:
         """Compares `J v` with undefined tangents in some leaves with `J v` with zeros there."""
         checks, X, v = self.checks, self.checks.problem.X, self._tangent
         for leaves in parts_of(X):
-            part = np.zeros_like(v)
-            for j in leaves:
-                part[X.slices[j]] = v[X.slices[j]]
+            part = restricted(X, v, *leaves)
             with Catching(AdjudgeError) as caught:
                 without = self.forward.column(checks.base, part, leaves)[1]
             if caught.error is not None:

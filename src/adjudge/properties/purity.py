@@ -374,10 +374,11 @@ def evaluate_again(problem: Problem, base: Base) -> Vector:
     return base.again(outputs_at(problem, base, problem.origin, Purpose.AGAIN_AT_X))
 
 
-def restricted(space: Space, w: Vector, k: int) -> Vector:
-    """Returns `w` with zeros outside leaf `k`."""
+def restricted(space: Space, w: Vector, *leaves: int) -> Vector:
+    """Returns `w` with zeros outside of these leaves."""
     part = np.zeros_like(w)
-    part[space.slices[k]] = w[space.slices[k]]
+    for k in leaves:
+        part[space.slices[k]] = w[space.slices[k]]
     return part
 
 
