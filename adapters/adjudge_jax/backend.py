@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, cached_property, partial
@@ -38,7 +39,14 @@ from adjudge.engine import (
     restored,
 )
 from adjudge.errors import Catching, Source, running
-from adjudge_jax.recording import COMPILED, compilations, equations_of, jaxprs_of, recording
+from adjudge_jax.recording import (
+    COMPILED,
+    compilations,
+    equations_of,
+    jaxprs_of,
+    recording,
+    rules_ask,
+)
 from adjudge_jax.tracing import PastCasts, moved_by_rounding, past_casts, trace
 from adjudge_jax.translation import program
 from adjudge_jax.watching import watching
@@ -436,6 +444,8 @@ class JaxBackend(AutodiffBackend):
     differentiates_numbers = True
     compiled_way = "jit"
     refusals = REFUSALS
+    _last_asked: tuple[weakref.ref[FlatFunction], bool] | None = None
+    """The function that `rules_ask` was asked about last, and its answer."""
 
     @property
     def xp(self) -> Any:
@@ -458,8 +468,13 @@ class JaxBackend(AutodiffBackend):
 
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with self.refusing("reverse mode (vjp)"):
-                filled = self.arrays.zeros_for_absent(w, y)
-                gradients = transpose(tuple(map(_conjugate, filled)))
+                if self._asked_for_some(f, x, w):
+                    given = [k for k, one in enumerate(w) if one is not None]
+                    _, back = jax.vjp(lambda *leaves: [f(leaves)[k] for k in given], *x)
+                    gradients = back([_conjugate(w[k]) for k in given])
+                else:
+                    filled = self.arrays.zeros_for_absent(w, y)
+                    gradients = transpose(tuple(map(_conjugate, filled)))
                 return tuple(
                     _at_home(_conjugate(g), leaf) for g, leaf in zip(gradients, x, strict=True)
                 )
@@ -469,9 +484,40 @@ class JaxBackend(AutodiffBackend):
     def jvp(self, f: FlatFunction, x: Arrays, v: MaybeArrays) -> tuple[Arrays, MaybeArrays]:
         g = f.forward if isinstance(f, PastCasts) else f
         with self.refusing("forward mode (jvp)"):
-            filled = self.arrays.zeros_for_absent(v, x)
-            y, jv = jax.jvp(lambda *leaves: g(leaves), x, filled)
+            if self._asked_for_some(g, x, v):
+                given = {j: one for j, one in enumerate(v) if one is not None}
+
+                def of_given(*some: Array) -> Arrays:
+                    leaves = dict(enumerate(x)) | dict(zip(given, some, strict=True))
+                    return g(tuple(leaves.values()))
+
+                y, jv = jax.jvp(of_given, [x[j] for j in given], [*given.values()])
+            else:
+                filled = self.arrays.zeros_for_absent(v, x)
+                y, jv = jax.jvp(lambda *leaves: g(leaves), x, filled)
             return y, tuple(map(_at_home, jv, y))
+
+    def _asked_for_some(self, f: FlatFunction, x: Arrays, probes: MaybeArrays) -> bool:
+        """Returns whether some probes are absent and others not, and a rule may ask for that. Zeros
+        in their places are something else to it.
+        """
+        absent = [one is None for one in probes]
+        return any(absent) and not all(absent) and self.rules_ask(f, x)
+
+    def constant(self, leaf: Array) -> Array:
+        return leaf
+
+    def rules_ask(self, f: FlatFunction, x: Arrays) -> bool:
+        known = self._last_asked
+        if known is None or known[0]() is not f:
+            try:
+                traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
+            except NEEDS_NUMBERS:
+                answer = True
+            else:
+                answer = rules_ask(traced.jaxpr)
+            known = self._last_asked = weakref.ref(f), answer
+        return known[1]
 
     def compilations(self) -> int:
         return compilations()

@@ -175,6 +175,16 @@ def jaxprs_of(equation: Any) -> Iterator[Any]:
             yield inner
 
 
+def rules_ask(jaxpr: Any) -> bool:
+    """Returns whether a custom rule in this trace is told which inputs are differentiated, and
+    which cotangents are zero, by symbolic zeros.
+    """
+    return any(
+        equation.params.get("symbolic_zeros") is True or any(map(rules_ask, jaxprs_of(equation)))
+        for equation in jaxpr.eqns
+    )
+
+
 def _settings() -> tuple[Any, ...]:
     """Returns the settings of JAX that decide what a trace contains."""
     return CONFIG.jax_enable_x64, CONFIG.jax_default_matmul_precision

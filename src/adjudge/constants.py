@@ -317,6 +317,16 @@ NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
 larger change is allowed. The value is ours and has no derivation."""
+BRANCH_REACHES = (2.0**4, 2.0**10, 2.0**16)
+"""A rule that takes another branch on one side of x changes by the step between its branches where
+x moves by a unit of rounding, and a wrong rule would be allowed that as its rounding. What stays
+the same at so many times that move is a branch. At the farthest, which is 2^-35 of x in float64, a
+smooth derivative has not changed, and rounded numbers have been rounded anew. The values are
+ours."""
+BRANCH_PART = 1 / 4
+"""Values on one side of x count as the same where they differ by no more than this part of the step
+from x to them. Rounding keeps three values within it in one case of fifty; with a smaller part a
+branch whose own values are rounded would pass for rounding. The value is ours."""
 
 # ---- A reference given by the user
 
@@ -762,6 +772,17 @@ NOISE_DEGREE = 4
 the truncation that it leaves is of the order of `(h / 4)^5`, so that a smooth f looks as smooth as
 it is. The value is ours. With 32 in its place 3 of 20 cases of the zoo that read it were judged
 worse, and with 1 none, for 6 % more evaluations."""
+LONE_JUMP = 64
+"""What f jumps by between two of the points at which its noise is measured would count as noise
+however smooth f is on both sides, and a straight-through rule about rounding stayed open for it in
+one check of five. A move so many times as large as every other one is a jump, and is left out. The
+value is ours: points next to each other are at most 4 times as far apart as others.
+"""
+LONE_JUMP_PART = 2.0**-6
+"""A single step of values that are rounded to few digits would be left out as a jump, and right
+derivatives fail. A jump is at least this part of the value: bfloat16 has steps of 2^-8 of it. The
+value lies in between, and is ours.
+"""
 STAIRCASE_PART = 1 / 2
 """On a staircase most neighbours are equal, and what a polynomial leaves over is far smaller than
 what rounding to a step hides. Values count as those of a staircase where this part of neighbours

@@ -119,6 +119,7 @@ class Remedy(Enum):
     MEND_NARROW_DTYPE = auto()
     MULTIPLY_BY_PROBE = auto()
     LIMIT_PROBE = auto()
+    ACCEPT_ANY_SIZE = auto()
     APPLY_LINEAR_MAP = auto()
     READ_STRIDES = auto()
     MIND_REQUIRED = auto()
@@ -629,6 +630,21 @@ class LayoutMatters(Unequal):
 class LayoutRaised(Detail):
     """A pullback raises for a cotangent that is expanded, or has gaps in memory."""
 
+    raised: Raised
+
+
+class LargeProbeRaised(Detail):
+    """A rule raises for a probe that is this many times one that it takes."""
+
+    rule: Rule
+    factor: float
+    raised: Raised
+
+
+class ZeroProbeRaised(Detail):
+    """A rule raises for a probe of zeros."""
+
+    rule: Rule
     raised: Raised
 
 

@@ -694,6 +694,12 @@ class AutodiffBackend(ABC):
         """
         return None
 
+    def rules_ask(self, f: FlatFunction, x: Arrays) -> bool:
+        """Returns whether a rule of `f` may ask which inputs need a gradient, or which probes are
+        absent. An engine that cannot tell says so, and is asked for gradients of some inputs alone.
+        """
+        return True
+
     def precision(self, array: Array) -> Precision:
         """Returns how exactly the engine computes with `array` what is judged."""
         found = self.environment.precision(array)

@@ -23,6 +23,8 @@ from adjudge.constants import (
     INSIDE_POWERS,
     LARGER_MAGNITUDES,
     LEAST_MAGNITUDE,
+    LONE_JUMP,
+    LONE_JUMP_PART,
     NARROW_EPS,
     NOISE_DEGREE,
     NOISE_FACTOR,
@@ -73,7 +75,14 @@ def _noise_of(values: Sequence[Vector], points: Sequence[float]) -> Vector:
     table = np.array(values)
     centred = table - np.mean(table, axis=0)
     left = centred - q @ (q.T @ centred)
-    noise = np.sqrt(np.sum(left**2, axis=0) / (len(t) - NOISE_DEGREE - 1))
+    degrees = len(t) - NOISE_DEGREE - 1
+    step = _step_at_jump(table)
+    if np.any(step):
+        step -= q @ (q.T @ step)
+        square = np.sum(step**2, axis=0)
+        left -= step * np.sum(step * left, axis=0) / np.where(square > 0, square, 1.0)
+        degrees = degrees - (square > 0)
+    noise = np.sqrt(np.sum(left**2, axis=0) / degrees)
     moves = np.abs(np.diff(table, axis=0))
     unit = np.min(np.where(moves > 0, moves, np.inf), axis=0, initial=np.inf)
     # On a staircase most neighbours are equal, and residuals say less than the height of a
@@ -88,6 +97,17 @@ def _noise_of(values: Sequence[Vector], points: Sequence[float]) -> Vector:
     lattice = np.min(lowest_bit(table), axis=0)
     noise = np.where(scattered, np.fmax(noise, lattice / 12**0.5), noise)
     return np.asarray(np.where(np.isfinite(noise), noise, 0.0))
+
+
+def _step_at_jump(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns a unit step, by point and output, at the move between two points that is a jump;
+    zeros for outputs without any.
+    """
+    moves = np.abs(np.diff(table, axis=0))
+    *_, second, most = np.sort(moves, axis=0)
+    least = np.fmax(LONE_JUMP * second, LONE_JUMP_PART * np.max(np.abs(table), axis=0))
+    jumps = (moves == most) & (most > least) & (second > 0)
+    return np.concatenate([np.zeros_like(table[:1]), np.cumsum(jumps, axis=0)])
 
 
 def significant_bits(values: Vector) -> int:

@@ -215,6 +215,9 @@ class Comparison:
     unseen: NDArray[np.bool_] | None = None
     """The entries that agree and are so far below the rounding of f, beside what other inputs move,
     that no difference could show them; see `Tally.saturated`."""
+    jumping: NDArray[np.bool_] | None = None
+    """The entries that agree only since their automatic value is another one next to x, where it
+    stays the same: that is no rounding."""
     from_reference: bool = False
     """Says whether the reference was given by the caller in place of differences. It then has
     digits where f has none, and nothing is excused because f could not show it."""
@@ -543,7 +546,8 @@ class Decision:
     undecided: NDArray[np.bool_]
     """The entries that are open since their error bar is too wide."""
     kinks: NDArray[np.bool_]
-    """The entries that are open since f has a kink, and the value lies between its slopes."""
+    """The entries that are open since f has a kink, and the value lies between its slopes, or since
+    the automatic value jumps at x."""
     unsettled: bool = False
     """Says whether one of `kinks` can be settled by nothing but another x."""
 
@@ -560,13 +564,15 @@ def decide(comparison: Comparison, slopes: Slopes | None = None) -> Decision:
     evaluated or counted here.
     """
     fails, undecided = comparison.fails, comparison.undecided
+    jumping = np.zeros_like(fails) if comparison.jumping is None else comparison.jumping & ~fails
     if slopes is None:
-        return Decision(fails, undecided, np.zeros_like(fails))
+        return Decision(fails, undecided & ~jumping, jumping)
     slopes = slopes.part(slice(0, fails.size))
     # What agrees with the mean of two slopes that differ visibly is at a kink all the same.
     visible = np.abs(slopes.half_gap) > VISIBLE_KINK * comparison.largest
     doubted = fails | undecided | (slopes.kinks & visible)
     kinks, unsettled = slopes.explain(doubted, comparison.automatic, comparison.allowed)
+    kinks |= jumping
     return Decision(fails & ~kinks, undecided & ~kinks, kinks, unsettled)
 
 

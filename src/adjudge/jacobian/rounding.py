@@ -173,10 +173,16 @@ def _representable(problem: Problem, point: Vector) -> Vector:
 
 
 def is_systematic(
-    problem: Problem, eps: float, seed: int, gap: float, gap_at: Callable[[Problem, Vector], float]
+    problem: Problem,
+    eps: float,
+    seed: int,
+    gap: float,
+    gap_at: Callable[[Problem, Vector], float],
+    *,
+    inside: bool = True,
 ) -> bool:
     """Returns whether the difference `gap` of two numbers at x is there at points close to x as
-    well, and where all numbers inside of f move by a spacing.
+    well, and, unless `inside` is not set, where all numbers inside of f move by a spacing.
 
     Without this test the two modes of an ill-conditioned right derivative, a product with
     cancelling factors, say, would be called inconsistent. Close to x some numbers are rounded
@@ -185,7 +191,8 @@ def is_systematic(
     """
     gaps = [gap]
     places = [(problem, point) for point in points_around(problem, seed, eps, NEAR_DISTANCES)]
-    for here, point in [*places, *((p, p.origin) for p in problem.moved_widely)]:
+    moved = problem.moved_widely if inside else []
+    for here, point in [*places, *((p, p.origin) for p in moved)]:
         there = attempt(partial(gap_at, here, point), NotSupportedError)
         if there is not None and np.isfinite(there):
             gaps.append(there)

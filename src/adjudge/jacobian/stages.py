@@ -23,6 +23,8 @@ from adjudge.constants import (
     BESIDE_TANGENTS,
     BEYOND_DOUBT,
     BISECTIONS,
+    BRANCH_PART,
+    BRANCH_REACHES,
     CLAIMED_STEPS,
     COARSE_EPS,
     EXACT_UNITS,
@@ -197,6 +199,11 @@ class Trial:
     def open(self) -> int:
         """The number of entries that are left open."""
         return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether an entry agrees only since its automatic value jumps at x."""
+        return any(c.jumping is not None and bool(np.any(c.jumping)) for _, c, _ in self.compared)
 
     def off_by(self, factor: float) -> bool:
         """Whether an entry differs by more than so many tolerances, or has no reference."""
@@ -1823,7 +1830,45 @@ def allow_automatic_rounding(
         slack[left] = np.fmax(slack[left], INSIDE_FACTOR / NEIGHBOUR_FACTOR * inside)
         slack[tried] = np.where(alone, 0.0, slack[tried])
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+    excused = comparison.fails & ~after.fails
+    if np.any(excused[tried]) and comparison.tolerance.eps <= COARSE_EPS:
+        jumping = np.zeros(error.size, bool)
+        jumping[tried] = _jumps_at_x(columns, comparison, kind, tried, found, around)
+        # Among many rows those that are tried stand for the rest.
+        jumping |= jumping.any() & ~_marked(True, tried, error.size)
+        after = replace(after, jumping=excused & jumping)
     return ModeComparison(letter, after, kind)
+
+
+def _jumps_at_x(
+    columns: Columns,
+    comparison: Comparison,
+    kind: RowKind,
+    rows: list[int],
+    found: Column,
+    around: list[Vector],
+) -> NDArray[np.bool_]:
+    """Marks the rows whose automatic values jump at x: within rounding of it, `around`, and farther
+    out on the same side they are alike, and at x they are another one.
+
+    Rounding differs from point to point. A rule that takes another branch beside x does not, and
+    would be allowed four times the step between its branches: a slope of a soft threshold that is
+    wrong everywhere passed beside one entry at the threshold and a large one. Costs as many
+    evaluations of the derivative as `BRANCH_REACHES` has for each point.
+    """
+    problem, x = columns.problem, columns.problem.origin
+    at_x = comparison.automatic[rows]
+    jumps = np.zeros(len(rows), bool)
+    for point, beside in zip(_points_nearby(columns, found), around, strict=True):
+        step = np.abs(beside - at_x)
+        stays = step > 0
+        for reach in BRANCH_REACHES:
+            farther = problem.clipped(x + reach * (point - x))
+            farther = representable(problem, farther, range(len(problem.X.leaves)))
+            there = _automatic_at(columns, farther, kind, rows, found)
+            stays &= np.abs(there - beside) <= BRANCH_PART * step
+        jumps |= stays
+    return jumps
 
 
 def _moved_inside(
@@ -2191,9 +2236,14 @@ def _automatic_nearby(
     """Returns the automatic values of these rows where the leaves of the column are moved by a unit
     of rounding.
     """
-    t, seed, leaves = columns.tolerance, columns.probes.seed, found.tangent.leaves
-    points = points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
+    points = _points_nearby(columns, found)
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
+
+
+def _points_nearby(columns: Columns, found: Column) -> Iterator[Vector]:
+    """Yields two points at which the leaves of the column are moved by a unit of rounding."""
+    t, seed, leaves = columns.tolerance, columns.probes.seed, found.tangent.leaves
+    return points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
 
 
 def _automatic_at(

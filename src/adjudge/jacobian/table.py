@@ -25,6 +25,7 @@ from adjudge.constants import (
     GROSS_TOLERANCES,
     HIDDEN_PART,
     LADDER_COLUMNS,
+    LONGEST_STEP,
     SATURATED_COLUMNS,
     SATURATED_UNITS,
     SEPARATIONS,
@@ -697,7 +698,7 @@ class Table:
             return []
         self.record.decided[outcome.decided_by] += 1
         if item.depth:
-            agree = not outcome.fails
+            agree = not (outcome.fails or outcome.jumps)
             if trial.doubt and agree and not outcome.column.from_reference:
                 self.examined.unseen += 1
                 return self._resolved_outputs(item, outcome)
@@ -1075,9 +1076,14 @@ def undetectable(
         return too_small if np.any(too_small) else None
     if not hidden.any():
         return None
-    # By itself it shows no better where the rounding of f is what hides it.
+    # By itself it shows no better where the rounding of f hides it at the longest step as well.
+    hidden = np.sqrt(hidden[: len(comparison.error)])
+    base = columns.base
+    rounding = columns.tolerance.eps * base.magnitude(base.values)[: base.Y.size] + base.noise
+    least = columns.probes.contract_error(rounding) / LONGEST_STEP
     bound, error = comparison.significance_bound, comparison.error
-    shows = (bound > 2 * error) & (np.sqrt(hidden[: len(bound)]) > error)
+    shows = (bound > 2 * error) & (hidden > error)
+    shows |= ERRORS[0] * hidden > least
     return too_small if np.any(shows) else None
 
 
@@ -1092,5 +1098,8 @@ def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     agrees = all(bool(np.all(comparison.agrees)) for _, comparison, _ in trial.compared)
     if trial.columns.base.alone:
         agrees &= not any(bool(np.any(c.coarse)) for _, c, _ in trial.compared)
+    else:
+        bars = [(c.error, ERRORS[0] * c.largest) for _, c, _ in trial.compared]
+        agrees &= not any(bool(np.any(error > least)) for error, least in bars)
     enough = examined.unseen >= LADDER_COLUMNS
     return Doubt.NONE if agrees or enough or trial.agrees_clearly else Doubt.DISAGREES

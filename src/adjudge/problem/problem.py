@@ -40,6 +40,7 @@ from adjudge.engine import (
 from adjudge.errors import (
     OF_DERIVATIVE,
     OF_ENGINE,
+    Catching,
     InputError,
     NotSupportedError,
     Source,
@@ -775,6 +776,7 @@ class Reverse:
         if calls is not None and not calls.recorded and not problem.modes_taken and only is None:
             calls.recorded = True
             calls.ends = problem.backend.recording_ends(self.outputs, self.x)
+        self._needs_zeros = False
         self.present = [False] * len(self.x)
         """This says by leaf of X whether any pullback so far returned a gradient for it."""
 
@@ -819,16 +821,21 @@ class Reverse:
     def row(self, base: Base, w: Vector, *, zeros: bool = False) -> Vector:
         """Returns `J* w` as a vector of X. Absent gradients are zeros.
 
-        Where `w` is zero the engine is spared the work, unless `zeros` is set.
+        Where `w` is zero the engine is spared the work, unless `zeros` is set. A rule that raises
+        beside an absent cotangent is given zeros in its place from then on. Without that a check
+        ended in what the rule raises, which the check of undefined cotangents is there to tell.
         """
+        zeros = zeros or self._needs_zeros
         handed = [self.cotangent(base, w, zeros=zeros)]
-        del w  # it may be large, and nobody else's
-        for array in handed[0]:
-            if array is not None or zeros:
-                break
-        else:
+        absent = [array is None for array in handed[0]]
+        if all(absent) and not zeros:
             return np.zeros(self.problem.X.size)
-        del array
+        if any(absent) and not zeros:
+            with Catching():
+                return self.pull(handed.pop())[0]
+            self._needs_zeros = True
+            handed.append(self.cotangent(base, w, zeros=True))
+        del w  # it may be large, and nobody else's
         return self.pull(handed.pop())[0]
 
     def blocks(

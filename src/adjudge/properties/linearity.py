@@ -46,9 +46,11 @@ from adjudge.findings import (
     BatchRaised,
     BatchUnlikeLoop,
     Culprit,
+    Detail,
     DrawsOthers,
     EqualRowsDiffer,
     Finding,
+    LargeProbeRaised,
     Layout,
     LayoutMatters,
     LayoutRaised,
@@ -65,6 +67,7 @@ from adjudge.findings import (
     UndefinedRaised,
     Unequal,
     WrongAttribute,
+    ZeroProbeRaised,
 )
 from adjudge.floats import FORMATS, Vector, chunks
 from adjudge.jacobian import is_systematic, points_around
@@ -133,24 +136,31 @@ class LinearRule:
         The factor k is a large power of two, since some rules clip large probes. Multiplying by it
         is exact, so a repeatable linear map agrees to the last bit, and one comparison shows both
         that the rule is repeatable and that it is homogeneous. Where it fails, further runs tell
-        which of the two is at fault.
+        which of the two is at fault. A rule that refuses the large probe may hold its image against
+        a bound in absolute numbers, as PyTorch's eigenvectors do, whose phase is free: that is a
+        note, and the factor is 2.
         """
         checks, apply = self.checks, self.apply
         factor = self._factor(u, first)
         checks.compared += first.size
-        scaled = None
+        turned, of_turned, of_plain = None, Catching(), Catching()
         if self.apply_turned is not None:
-            with Catching() as caught:
-                scaled = self.apply_turned(-factor * u) / -factor
-            if scaled is None or not equal_entries(scaled, first):
-                turned, scaled = scaled, apply(-factor * u) / -factor
-                if turned is None:
-                    yield self.raised_for_layout(caught.error)
-                elif equal_entries(scaled, first):
-                    # to rounding, since entries may be added in another order
-                    yield from self.layout_matters(turned, scaled, Layout.TURNED)
+            with of_turned:
+                turned = self.apply_turned(-factor * u) / -factor
+        scaled = turned if turned is not None and equal_entries(turned, first) else None
         if scaled is None:
-            scaled = apply(-factor * u) / -factor
+            with of_plain:
+                scaled = apply(-factor * u) / -factor
+            if scaled is None:
+                assert of_plain.error is not None
+                yield self._raised_for(factor, of_plain.error)
+                factor = 2.0
+                scaled = apply(-factor * u) / -factor
+            elif of_turned.error is not None:
+                yield self.raised_for_layout(of_turned.error)
+            elif turned is not None and equal_entries(scaled, first):
+                # to rounding, since entries may be added in another order
+                yield from self.layout_matters(turned, scaled, Layout.TURNED)
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
@@ -215,6 +225,17 @@ class LinearRule:
         note = isinstance(self.checks.problem.backend, HandBackend)
         return Finding(Status.RAISED, self.mode, "", detail, remedy, note=note, cause=error)
 
+    def _raised_for(self, factor: float, error: BaseException) -> Finding:
+        """Returns the finding that the rule raises for so many times a probe that it takes. For
+        large ones that is a note.
+        """
+        raised, remedy = Raised.of(error), Remedy.ACCEPT_ANY_SIZE
+        detail: Detail = ZeroProbeRaised(self.rule, raised)
+        if factor:
+            detail = LargeProbeRaised(self.rule, factor, raised)
+        note = factor != 0
+        return Finding(Status.RAISED, self.mode, "", detail, remedy, note=note, cause=error)
+
     def _factor(self, u: Vector, first: Vector) -> float:
         """Returns the factor of the second probe: large, and far from where the dtype overflows.
 
@@ -246,7 +267,11 @@ class LinearRule:
         """Checks that zero gives zero, or the rounding of `largest` where terms of that size
         cancel. What is not finite there is an error where `first`, the image of u, is finite.
         """
-        at_zero = self.apply(np.zeros_like(u))
+        with Catching() as caught:
+            at_zero = self.apply(np.zeros_like(u))
+        if caught.error is not None:
+            yield self._raised_for(0.0, caught.error)
+            return
         self.checks.compared += at_zero.size
         # NaN counts as something.
         if not at_zero.any():
@@ -788,8 +813,11 @@ class Pullbacks:
         problem = self.checks.problem
         if problem.closed_over or problem.modes_taken or len(problem.x) < 2:
             return []
-        knows = problem.backend.constant(problem.x[0]) is not None
-        return parts_of(problem.X, LEAVES_ALONE) if knows else []
+        backend = problem.backend
+        if backend.constant(problem.x[0]) is None:
+            return []
+        ask = partial(backend.rules_ask, problem.function, problem.point())
+        return parts_of(problem.X, LEAVES_ALONE) if attempt(ask) is not False else []
 
     def of_some(self, row: Vector) -> Iterator[Finding]:
         """Compares the gradients of some leaves, where none are required of the others, with
@@ -849,7 +877,8 @@ class Pullbacks:
             return float(alone[k] - Reverse(problem, point).row(checks.base, w)[k])
 
         eps, seed = checks.tolerance.eps, checks.probes.seed
-        return is_systematic(checks.problem, eps, seed, float(gaps[k]), gap_at)
+        # A replay that moves the numbers inside of f may differentiate what is a constant here.
+        return is_systematic(checks.problem, eps, seed, float(gaps[k]), gap_at, inside=False)
 
     def batched(self) -> Iterator[Finding]:
         """Compares the vjp under `vmap` with the loop over two cotangents, output by output."""

@@ -233,6 +233,13 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed "
         "with gaps in memory: {raised.kind}: {raised.message}",
     ),
+    findings.LargeProbeRaised: (
+        "the {rule} raises for a {rule.probe} that is {factor:.3g} times one that it takes: "
+        "{raised.kind}: {raised.message}",
+    ),
+    findings.ZeroProbeRaised: (
+        "the {rule} raises for a {rule.probe} of zeros: {raised.kind}: {raised.message}",
+    ),
     findings.AloneRaised: (
         "the vjp raises where no gradient is required but that of {leaf}: {raised.kind}: "
         "{raised.message}",
@@ -883,6 +890,10 @@ REMEDIES = {
     Remedy.LIMIT_PROBE: (
         "the rule loses digits in proportion to the size of its {rule.probe}, under a "
         "scaled loss for example"
+    ),
+    Remedy.ACCEPT_ANY_SIZE: (
+        "the {direction} pass should take a {rule.probe} of any size: zeros come from what does "
+        "not depend on the function, and large numbers from a scaled loss"
     ),
     Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
     Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "

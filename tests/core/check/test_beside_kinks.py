@@ -219,3 +219,28 @@ def test_an_offset_makes_no_right_rule_wrong_at_a_kink(offset):
         x[:2] = 0
         assert examine(relu(1.0), x, seed=seed).verdict is not Verdict.FAIL
         assert examine(relu(-1.0), x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+def soft_threshold(error):
+    def f(x):
+        return np.sign(x) * np.maximum(np.abs(x) - 0.5, 0)
+
+    return ByHand(f, vjp=lambda x, w: w * np.where(np.abs(x) > 0.5, 1.0, error))
+
+
+def huber(error):
+    def f(x):
+        return np.sum(np.where(np.abs(x) < 1, 0.5 * x * x, np.abs(x) - 0.5))
+
+    return ByHand(f, vjp=lambda x, w: w * np.where(np.abs(x) < 1, (1 + error) * x, np.sign(x)))
+
+
+@pytest.mark.parametrize("make", [soft_threshold, huber])
+@pytest.mark.parametrize("large", [1e4, 1e6, 1e8])
+def test_a_step_between_the_branches_of_a_rule_is_not_its_rounding(make, large):
+    """At the first entry these rules take the one branch or the other within rounding of x."""
+    x = np.asarray([0.5 if make is soft_threshold else 1.0, 0.4, -0.7, large])
+
+    for seed in range(10):
+        assert examine(make(0.0), x, seed=seed).verdict is Verdict.PASS
+        assert examine(make(0.1), x, seed=seed, blame=False).verdict is Verdict.FAIL

@@ -199,6 +199,27 @@ def test_a_staircase_has_half_a_step_of_noise_and_a_single_jump_none_of_its_own(
     assert computational_noise(np.floor(5 * t), NOISE_POINTS)[0] >= 0.5
 
 
+def test_a_jump_between_two_points_is_no_noise_and_a_step_of_few_digits_is():
+    t = np.asarray(UNEVEN_NOISE_POINTS)[:, None] / 32
+    smooth = 3 + 1e-3 * np.sin(t)
+    scatter = 1e-12 * np.random.default_rng(0).normal(size=(len(t), 50))
+
+    jumps = computational_noise(smooth + scatter + (t > 0.7), UNEVEN_NOISE_POINTS)
+    assert np.max(jumps) < 1e-8
+    steps = computational_noise(smooth + scatter + (t > 0.7) * 3 / 256, UNEVEN_NOISE_POINTS)
+    assert np.min(steps) > 1e-3
+
+
+def test_a_straight_through_rule_fails_wherever_the_steps_of_rounding_lie():
+    def f(x):
+        return (np.round(4 * x) / 4 + x) - x  # what is left of x is rounding
+
+    for seed in range(20):
+        x = np.random.default_rng(seed).normal(size=4)
+        report = examine(ByHand(f, vjp=lambda x, w: w), x, mode="full", seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL
+
+
 def test_scatter_on_a_lattice_is_at_least_that_of_rounding_to_it():
     t = np.asarray(UNEVEN_NOISE_POINTS)[:, None] / 32
     exact = t * np.linspace(0.2, 3.0, 300) + 1e-3 * np.sin(t)

@@ -41,3 +41,19 @@ def test_entries_that_f_cannot_show_leave_the_verdict_as_it_is_and_the_report_sa
 
     assert report.verdict is Verdict.PASS
     assert report.power[1e-2] == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("large", [1e4, 1e5])
+def test_entries_show_over_long_steps_beside_one_that_is_far_larger(large):
+    """The large one makes of the sum `large**2`, beside which a short step of the others is lost
+    in rounding.
+    """
+    x = np.asarray([0.5, 0.2, -0.7, large])
+
+    def squares(factor):
+        factors = np.asarray([factor, factor, factor, 1.0])
+        return ByHand(lambda x: np.sum(x * x), vjp=lambda x, w: 2 * w * factors * x)
+
+    for seed in range(10):
+        assert examine(squares(1.0), x, seed=seed).verdict is Verdict.PASS
+        assert examine(squares(1.2), x, seed=seed, blame=False).verdict is Verdict.FAIL
