@@ -1065,9 +1065,9 @@ def undetectable(
         any_small |= any(count)
         if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
             share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
-            # A zero has no part in any sum. Against differences it says nothing more when taken
-            # alone; a reference may contradict it.
-            small = ((share > 0) | found.from_reference) & (share < 1 / ERRORS[0])
+            # A zero has no part in any sum, and would be right in all of them; it takes part in
+            # that of the small ones, where there are any.
+            small = share < 1 / ERRORS[0]
             too_small[part.start - whole.start : part.stop - whole.start] = small
             hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
     if not again and any_small and not found.from_reference and not problem.modes_taken:

@@ -57,3 +57,16 @@ def test_entries_show_over_long_steps_beside_one_that_is_far_larger(large):
     for seed in range(10):
         assert examine(squares(1.0), x, seed=seed).verdict is Verdict.PASS
         assert examine(squares(1.2), x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+def test_a_zero_among_small_entries_is_compared_with_them():
+    x = np.asarray([0.5, 0.2, -0.7, 1e5])
+
+    def missing(x, w):
+        g = 2 * w * x
+        g[1] = 0
+        return g
+
+    for seed in range(10):
+        rule = ByHand(lambda x: np.sum(x * x), vjp=missing)
+        assert examine(rule, x, seed=seed, blame=False).verdict is Verdict.FAIL
