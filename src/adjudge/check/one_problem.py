@@ -1000,13 +1000,13 @@ def points_beside_kink(base: Base, seed: int) -> Iterator[tuple[Base, float]]:
     X, reach = problem.X, _reach(problem)
     leaves = problem.primal_inputs or len(X.leaves)  # of a derivative its cotangents stay
     one, two = np.zeros(X.size), np.zeros(X.size)
-    for leaf, here in zip(X.leaves[:leaves], X.slices[:leaves], strict=True):
-        # Of 256 different entries two are often equal, and equal numbers would be tied again.
-        wide, size = leaf.eps <= COARSE_EPS, here.stop - here.start
-        sides = random_entries(random, size, wide=wide)
-        lengths = reach * scale(problem.origin[here])
-        one[here] = lengths * sides
-        two[here] = -lengths * np.sign(sides) * np.abs(random_entries(random, size, wide=wide))
+    for here in X.slices[:leaves]:
+        # Probes have entries of few bits, of which two are often equal among thousands: numbers
+        # that are moved by these would be tied again.
+        size, lengths = here.stop - here.start, reach * scale(problem.origin[here])
+        sides = random.choice([-1.0, 1.0], size)
+        one[here] = lengths * sides * random.uniform(0.5, 1.0, size)
+        two[here] = -lengths * sides * random.uniform(0.5, 1.0, size)
     parts = [KINK_REACH_REDUCTION**k for k in range(KINK_REACHES)]
     for part, move in product(parts, (one, two, np.abs(one), -np.abs(two))):
         at_it = _observed(base, part * move)

@@ -831,6 +831,7 @@ class WrappedBackend(OtherDerivatives):
     detached = _of_inner("detached")
     requires_grad = _of_inner("requires_grad")
     constant = _of_inner("constant")
+    rules_ask = _of_inner("rules_ask")
 
     def closing_over(self, captured: Arrays, first: int) -> AutodiffBackend:
         changed = copy.copy(self)

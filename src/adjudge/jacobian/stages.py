@@ -200,6 +200,11 @@ class Trial:
         """The number of entries that are left open."""
         return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
 
+    def shows(self, part: float) -> bool:
+        """Whether all entries agree, and would not if they were off by this part."""
+        each = [comparison for _, comparison, _ in self.compared]
+        return all(bool(np.all(c.agrees & (c.error <= part * c.largest))) for c in each)
+
     @property
     def jumps(self) -> bool:
         """Whether an entry agrees only since its automatic value jumps at x."""
@@ -861,7 +866,11 @@ class Ladder(Stage):
         return trial.doubt is not Doubt.NONE and not trial.proved
 
     def apply(self, trial: Trial) -> Trial:
-        return trial.with_finer(trial.along(Effort.LADDER), self.name)
+        after = trial.with_finer(trial.along(Effort.LADDER), self.name)
+        # What was taken out of a larger column, and agreed before, may be nothing but rounding.
+        agrees = trial.shows(np.inf) and after.shows(np.inf)
+        part = trial.separate and not trial.columns.base.alone
+        return replace(after, settled=after.settled or (part and agrees))
 
 
 class RoundedValues(Stage):

@@ -701,6 +701,7 @@ class Table:
             agree = not (outcome.fails or outcome.jumps)
             if trial.doubt and agree and not outcome.column.from_reference:
                 self.examined.unseen += 1
+                self._too_small(replace(item, depth=SEPARATIONS), outcome)  # for what shows by now
                 return self._resolved_outputs(item, outcome)
             if not trial.doubt and not trial.agrees_clearly:
                 return self._too_small(item, outcome)
@@ -1088,18 +1089,15 @@ def undetectable(
 
 
 def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
-    """Returns the doubt about entries that were taken out of a larger column. What agrees without
-    being sharp is left as it is, as a part of the whole; so is what disagrees after enough columns
-    of which ladders have shown nothing. Outputs by themselves, whose sum may cancel by chance, are
-    looked into where their error bar would hide what is wrong.
+    """Returns the doubt about entries that were taken out of a larger column. What agrees, and
+    would not if it were off by a hundredth, is left as it is, as a part of the whole; so is what
+    disagrees after enough columns of which ladders have shown nothing. Outputs by themselves, whose
+    sum may cancel by chance, are looked into where their error bar would hide what is wrong.
     """
     if trial.column.from_reference:
         return Doubt.DISAGREES
-    agrees = all(bool(np.all(comparison.agrees)) for _, comparison, _ in trial.compared)
+    agrees = trial.shows(np.inf if trial.columns.base.alone else ERRORS[0])
     if trial.columns.base.alone:
         agrees &= not any(bool(np.any(c.coarse)) for _, c, _ in trial.compared)
-    else:
-        bars = [(c.error, ERRORS[0] * c.largest) for _, c, _ in trial.compared]
-        agrees &= not any(bool(np.any(error > least)) for error, least in bars)
     enough = examined.unseen >= LADDER_COLUMNS
     return Doubt.NONE if agrees or enough or trial.agrees_clearly else Doubt.DISAGREES

@@ -822,15 +822,15 @@ class Reverse:
         """Returns `J* w` as a vector of X. Absent gradients are zeros.
 
         Where `w` is zero the engine is spared the work, unless `zeros` is set. A rule that raises
-        beside an absent cotangent is given zeros in its place from then on. Without that a check
-        ended in what the rule raises, which the check of undefined cotangents is there to tell.
+        for absent cotangents is given zeros in their places from then on. Without that a check
+        ended in what the rule raises, which the check of undefined ones is there to tell.
         """
         zeros = zeros or self._needs_zeros
         handed = [self.cotangent(base, w, zeros=zeros)]
         absent = [array is None for array in handed[0]]
         if all(absent) and not zeros:
             return np.zeros(self.problem.X.size)
-        if any(absent) and not zeros:
+        if any(absent) and not zeros and self.problem.backend.undefined_cotangents:
             with Catching():
                 return self.pull(handed.pop())[0]
             self._needs_zeros = True

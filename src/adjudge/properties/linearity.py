@@ -143,20 +143,19 @@ class LinearRule:
         checks, apply = self.checks, self.apply
         factor = self._factor(u, first)
         checks.compared += first.size
-        turned, of_turned, of_plain = None, Catching(), Catching()
+        turned, of_turned = None, Catching()
         if self.apply_turned is not None:
             with of_turned:
                 turned = self.apply_turned(-factor * u) / -factor
         scaled = turned if turned is not None and equal_entries(turned, first) else None
         if scaled is None:
-            with of_plain:
-                scaled = apply(-factor * u) / -factor
-            if scaled is None:
-                assert of_plain.error is not None
-                yield self._raised_for(factor, of_plain.error)
-                factor = 2.0
-                scaled = apply(-factor * u) / -factor
-            elif of_turned.error is not None:
+            image = self._image_or_error(-factor * u)
+            if isinstance(image, Exception):
+                yield self._raised_for(factor, image)
+                factor, of_turned.error, turned = 2.0, None, None
+                image = apply(-factor * u)
+            scaled = image / -factor
+            if of_turned.error is not None:
                 yield self.raised_for_layout(of_turned.error)
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
@@ -225,6 +224,19 @@ class LinearRule:
         note = isinstance(self.checks.problem.backend, HandBackend)
         return Finding(Status.RAISED, self.mode, "", detail, remedy, note=note, cause=error)
 
+    def _image_or_error(self, probe: Vector) -> Vector | Exception:
+        """Returns the image of a probe, or what the rule raises for it at each of two runs. What it
+        raises at one of them alone has nothing to do with the probe, and comes through.
+        """
+        with Catching() as first:
+            return self.apply(probe)
+        assert first.error is not None
+        with Catching() as second:
+            self.apply(probe)
+        if second.error is None:
+            raise first.error
+        return first.error
+
     def _raised_for(self, factor: float, error: BaseException) -> Finding:
         """Returns the finding that the rule raises for so many times a probe that it takes. For
         large ones that is a note.
@@ -267,10 +279,9 @@ class LinearRule:
         """Checks that zero gives zero, or the rounding of `largest` where terms of that size
         cancel. What is not finite there is an error where `first`, the image of u, is finite.
         """
-        with Catching() as caught:
-            at_zero = self.apply(np.zeros_like(u))
-        if caught.error is not None:
-            yield self._raised_for(0.0, caught.error)
+        at_zero = self._image_or_error(np.zeros_like(u))
+        if isinstance(at_zero, Exception):
+            yield self._raised_for(0.0, at_zero)
             return
         self.checks.compared += at_zero.size
         # NaN counts as something.

@@ -149,7 +149,8 @@ def test_small_outputs_that_are_right_pass_and_would_have_shown(function, dtype,
         assert report.verdict is Verdict.PASS, seed
         if "R" in modes and function.name != "softmax":
             assert report.power[1e-2] == 1.0
-        evaluations = 6 if mode == "projected" else 30
+        # the inputs that softmax hardly reads take a ladder by themselves
+        evaluations = 6 if mode == "projected" and function.name != "softmax" else 30
         assert report.counts["evaluations"] <= evaluations + 14 * (dtype is np.float32), seed
 
 
