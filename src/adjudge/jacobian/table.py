@@ -701,7 +701,8 @@ class Table:
             agree = not (outcome.fails or outcome.jumps)
             if trial.doubt and agree and not outcome.column.from_reference:
                 self.examined.unseen += 1
-                self._too_small(replace(item, depth=SEPARATIONS), outcome)  # for what shows by now
+                if not outcome.columns.base.alone:
+                    self._too_small(replace(item, depth=SEPARATIONS), outcome)  # counts what shows
                 return self._resolved_outputs(item, outcome)
             if not trial.doubt and not trial.agrees_clearly:
                 return self._too_small(item, outcome)
