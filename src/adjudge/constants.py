@@ -430,10 +430,6 @@ SETS_THAT_BEND = 48
 """A rule that is wrong only where another entry of x is special would pass beside a kink. To move
 what bends f alone, so many sets of entries are tried, four evaluations each: three kinks among a
 million entries take as many. The value is ours."""
-ALL_SETS_BEND = 15
-"""Where all eighths of a large x bend f (half of its entries are zero behind a `relu`, say), a
-search for the entries that do would cost hundreds of evaluations of a right rule and find nearly
-all. It ends after so many sets. The value is ours."""
 KINK_REACH = 0.01
 """Farther off x lies the next kink, and closer to it the steps of differences reach back across
 this one. The points beside a kink lie this part of the scale of each input away. The value is ours

@@ -429,7 +429,7 @@ class Raised:
     @classmethod
     def of(cls, error: BaseException) -> Raised:
         """Returns the type and the message of an exception, as they are now."""
-        return cls(type(error).__name__, str(error))
+        return cls(type(error).__name__, str(error) or "(no message)")
 
 
 class Meaning(Enum):

@@ -16,6 +16,7 @@ from adjudge.check import (
     inputs_apart,
     known_options,
     of_second_order,
+    require_kind,
     unexpected,
     with_slip,
 )
@@ -70,6 +71,7 @@ def gradcheck(
         UnstableOutputError: Outputs change shape or dtype near x.
     """
     __tracebackhide__ = True  # a test's traceback ends at the test's own line
+    require_kind("raise_exception", raise_exception, bool)
     known_options(gradcheck, options, Options, more)
     report = examine(
         f, inputs, eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol,
@@ -141,6 +143,7 @@ def gradgradcheck(
     Raises: As `gradcheck`.
     """
     __tracebackhide__ = True  # a test's traceback ends at the test's own line
+    require_kind("raise_exception", raise_exception, bool)
     chosen: Options = {
         **known_options(gradgradcheck, options, SecondOrderOptions, more),
         "eps": eps, "atol": atol, "rtol": rtol, "nondet_tol": nondet_tol,

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from adjudge.check.options import Settings
 from adjudge.constants import (
-    ALL_SETS_BEND,
     COARSE_EPS,
     COARSE_RESOLUTION,
     CONFIRMING_EVALUATIONS,
@@ -1022,8 +1021,7 @@ def beside_where_it_bends(base: Base, seed: int, most: int) -> list[Base]:
     beside it move every entry: a rule that is wrong only where another one is special, in a branch
     for small angles, say, would be judged nowhere. A set of entries bends f where the second
     difference along it falls like the step, and not like its square. Sets are halved; what is left
-    after as many of them as `most` counts as bent. Where the first `ALL_SETS_BEND` all do, there
-    are too many kinks. Each set takes four evaluations. Ours.
+    after as many of them as `most` counts as bent. Each set takes four evaluations. Ours.
     """
     if base.coarsest_eps > COARSE_EPS:  # no step is short enough to tell
         return []
@@ -1033,7 +1031,7 @@ def beside_where_it_bends(base: Base, seed: int, most: int) -> list[Base]:
     random = generator(seed, Stream.WHERE_IT_BENDS)
     moves = problem.length_scales * random_entries(random, problem.X.size, wide=True)
     sets, bends = deque([free]), np.zeros(problem.X.size, bool)
-    tried = bent_so_far = 0
+    tried = 0
 
     def only(entries: NDArray[np.intp]) -> Vector:
         along = np.zeros(problem.X.size)
@@ -1045,9 +1043,6 @@ def beside_where_it_bends(base: Base, seed: int, most: int) -> list[Base]:
         if tried > most:
             bends[one] = True
         elif _bends(base, only(one)):
-            bent_so_far += 1
-            if bent_so_far == tried == ALL_SETS_BEND and one.size > 1:
-                return []
             if one.size == 1:
                 bends[one] = True
             else:

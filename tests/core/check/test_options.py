@@ -256,3 +256,13 @@ def test_a_domain_may_say_it_of_each_entry():
 def test_a_flag_of_crosscheck_is_true_or_false(option):
     with pytest.raises(InputError, match=r"is a str(.|\n)*give True or False"):
         crosscheck(SQUARE, X, ["numpy", "array_api_strict"], **option)
+
+
+@pytest.mark.parametrize("verb", [adjudge.gradcheck, adjudge.gradgradcheck])
+def test_whether_to_raise_is_true_or_false(verb):
+    calls = []
+
+    with pytest.raises(InputError, match=r"is a str(.|\n)*give True or False"):
+        verb(calls.append, X, raise_exception="no")
+
+    assert not calls
