@@ -436,3 +436,35 @@ def test_the_highest_precision_of_jax_is_for_the_check_alone(raises):
 
     assert set(seen) == {"highest"}
     assert jax.config.jax_default_matmul_precision is None
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("size", [300, 20_000])
+@pytest.mark.parametrize("missing", [1, 3])
+def test_what_a_path_for_sixteen_bits_does_not_write_shows_among_thousands(size, missing):
+    def silu(last):
+        class Silu(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                return torch.nn.functional.silu(x)
+
+            @staticmethod
+            def backward(ctx, w):
+                (x,) = ctx.saved_tensors
+                wide = x.float() if x.dtype is torch.bfloat16 else x
+                s = torch.sigmoid(wide)
+                g = w * (s * (1 + wide * (1 - s))).to(x.dtype)
+                if x.dtype is torch.bfloat16 and last:
+                    g[-last:] = 0
+                return g
+
+        return Silu.apply
+
+    for seed in range(3):
+        drawn = torch.Generator().manual_seed(seed)
+        x = 1.5 * torch.randn(size, generator=drawn)
+        x[-4:] = 0.8
+        x = x.to(torch.bfloat16)
+        assert adjudge.examine(silu(0), x, seed=seed).verdict is Verdict.PASS
+        assert adjudge.examine(silu(missing), x, seed=seed).verdict is Verdict.FAIL

@@ -60,6 +60,7 @@ from adjudge.constants import (
     SEPARATION,
     STRAIGHT_PART,
     TIES_BESIDE_KINK,
+    USUAL_CONSTANT,
 )
 from adjudge.errors import attempt
 from adjudge.estimate import Differences, Slopes, half_gaps, towards_tie
@@ -194,7 +195,7 @@ class _Search:
         if ahead is None or behind is None:
             return False
         slope = (ahead - behind) / (2 * h)
-        unit = (self.base.coarsest_eps * self._magnitude + self.base.noise) / h
+        unit = self._rounding(ahead, behind) / h
         for automatic in self._images(v):
             error = LASTING_UNITS * unit + self.relative * np.fmax(np.abs(slope), np.abs(automatic))
             self.suspects |= np.abs(slope - automatic) > error
@@ -266,8 +267,7 @@ class _Search:
             sides.append(np.array(moves) / (sign * np.array(steps)[:, None]))
         left, right = sides
         bends = (right - left) / 2
-        unit = self.base.coarsest_eps * self._magnitude + self.base.noise
-        unit = unit / steps[-1]
+        unit = self._rounding(*left, *right) / steps[-1]
         half_gap = half_gaps(bends, steps, unit)
         half_gap = np.zeros(self.count) if half_gap is None else half_gap
         # Both slopes are extrapolated to a step of zero.
@@ -282,10 +282,16 @@ class _Search:
         slopes = Slopes((ends[0] + ends[1]) / 2, half_gap)
         return _Along(tangent, slopes, np.where(known, error, np.inf))
 
-    @property
-    def _magnitude(self) -> Vector:
-        """The magnitude that the rounding of each output is relative to."""
-        return self.base.magnitude(self.base.values)[: self.count]
+    def _rounding(self, *moves: Vector) -> Vector:
+        """Returns the rounding of each output, by its magnitude. One that is zero and stays so over
+        all of these moves may be what is left of numbers of a `USUAL_CONSTANT`, as `log(1 + x)` is
+        at 1e-17: their right derivatives would fail beside the slope zero of a value without any
+        rounding.
+        """
+        values = self.base.values[: self.count]
+        magnitude = self.base.magnitude(self.base.values)[: self.count]
+        still = (values == 0) & ~np.any(moves, axis=0)
+        return self.base.coarsest_eps * np.where(still, USUAL_CONSTANT, magnitude) + self.base.noise
 
     def _beyond(
         self, slopes: _Along, w: Vector, automatic: float, row: Vector | None = None

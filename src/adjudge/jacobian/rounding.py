@@ -440,6 +440,8 @@ class Sides:
     probes: Sequence[Vector] = (np.ones(1),)
     lengths: Vector | None = None
     """What a deviation is multiplied by to say how much f moves by it; `None` for values of f."""
+    moved_by: Callable[[NDArray[np.intp]], NDArray[np.bool_] | None] | None = None
+    """Marks the outputs that f moves where these entries move, if that is known."""
 
     def apart(self, pair: Pair) -> Deviation:
         """Measures how far two sides are apart at x, the first of their points, and at points
@@ -574,13 +576,18 @@ class Sides:
 
     def hides(self, pair: Pair, off: Vector, entries: NDArray[np.intp]) -> bool:
         """Returns whether f hides these deviations of its derivative in its own rounding: over the
-        scale of x they move it by no more than that, or than its two values are apart.
+        scale of x they move it by no more than that, or than its two values are apart. Only outputs
+        that move with these entries count: the rounding of all others together would hide a zero
+        among some thousand numbers.
         """
         if self.lengths is None:
             return False
         eps = max(side.eps for side in pair)
         units = NARROW_VALUE_UNITS if eps > COARSE_EPS else DERIVATIVE_UNITS
         apart, f = deviation_of_values(pair)
+        moved = None if self.moved_by is None else self.moved_by(entries)
+        if moved is not None and np.any(moved):
+            apart, f = apart[:, moved], f[:, moved]
         shown = max(units * eps / 2 * float(rms(norm(f))), WRONG_FACTOR * float(rms(norm(apart))))
         return float(norm(off * self.lengths[entries])) <= shown
 

@@ -201,9 +201,13 @@ class Trial:
         return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
 
     def shows(self, part: float) -> bool:
-        """Whether all entries agree, and would not if they were off by this part."""
+        """Whether all entries agree, and would not if they were off by this part. A derivative of
+        zero shows where f stands still.
+        """
         each = [comparison for _, comparison, _ in self.compared]
-        return all(bool(np.all(c.agrees & (c.error <= part * c.largest))) for c in each)
+        still = [~c.moved & (c.automatic == 0) for c in each]
+        sharp = [(c.error <= part * c.largest) | s for c, s in zip(each, still, strict=True)]
+        return all(bool(np.all(c.agrees & s)) for c, s in zip(each, sharp, strict=True))
 
     @property
     def jumps(self) -> bool:

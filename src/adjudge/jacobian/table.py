@@ -1067,17 +1067,20 @@ def undetectable(
         any_small |= any(count)
         if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
             share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)
-            # A zero has no part in any sum, and would be right in all of them; it takes part in
-            # that of the small ones, where there are any.
+            # A zero has no part in any sum, and would be right in all of them, however much f moves
+            # along it beside what the larger ones hide.
             small = share < 1 / ERRORS[0]
             too_small[part.start - whole.start : part.stop - whole.start] = small
             hidden += np.sum(np.where(small, terms, 0.0) ** 2, axis=1)
+        elif not (again or problem.modes_taken):
+            zero = ~np.any(terms, axis=0)
+            too_small[part.start - whole.start : part.stop - whole.start] = zero & ~zero.all()
     if not again and any_small and not found.from_reference and not problem.modes_taken:
         count_saturated(columns, tally, comparison, found, block)
     if found.from_reference:
         return too_small if np.any(too_small) else None
     if not hidden.any():
-        return None
+        return None if again or not np.any(too_small) else too_small
     # By itself it shows no better where the rounding of f hides it at the longest step as well.
     hidden = np.sqrt(hidden[: len(comparison.error)])
     base = columns.base

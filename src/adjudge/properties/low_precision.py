@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from adjudge.constants import (
     DERIVATIVE_UNITS,
     ENOUGH_SIDES,
     EXPLAINED_PART,
+    FAR_DISTANCES,
     FEW_SIDES,
     INSIDE_FACTOR,
     LOST_PART,
@@ -38,6 +39,7 @@ from adjudge.constants import (
     STANDARD_ERRORS,
     WRONG_FACTOR,
 )
+from adjudge.errors import attempt
 from adjudge.findings import (
     Finding,
     NarrowInaccurate,
@@ -172,7 +174,17 @@ class _LowPrecision:
         )
         self.probes = [size * probe for probe in self.probes]
         lengths = problem.length_scales if letter == "R" else np.ones(Y.size)
-        self.sides = Sides(self.of, self.probes, lengths)
+        moved_by = self._moved_by if letter == "R" and isinstance(high, Evaluator) else None
+        self.sides = Sides(self.of, self.probes, lengths, moved_by)
+
+    def _moved_by(self, entries: NDArray[np.intp]) -> NDArray[np.bool_] | None:
+        """Marks the outputs that f moves in high precision where these entries of x move."""
+        assert isinstance(self.high, Evaluator)
+        problem, values = self.high.problem, self.high.base.values
+        point = problem.origin.copy()
+        point[entries] += FAR_DISTANCES[0] * problem.length_scales[entries]
+        there = attempt(partial(self.high.value, problem.clipped(point)))
+        return None if there is None else np.asarray(there != values[: there.size])
 
     def judged(self) -> LowPrecisionResult:
         """Compares the two at x. What does not agree there is compared close to x too, and what is

@@ -70,3 +70,36 @@ def test_a_zero_among_small_entries_is_compared_with_them():
     for seed in range(10):
         rule = ByHand(lambda x: np.sum(x * x), vjp=missing)
         assert examine(rule, x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("part", [1e-7, 1e-8])
+@pytest.mark.parametrize("mode", ["projected", "full"])
+def test_a_zero_that_has_no_small_ones_beside_it_is_compared_as_well(part, mode):
+    """One rate of a reaction that is far slower than the others, and was forgotten."""
+    weights = np.random.default_rng(0).normal(size=(5, 40))
+
+    def rates(forgotten):
+        factors = part ** (np.arange(5) == 3) * np.ones(5)
+        kept = np.where((np.arange(5) == 3) & forgotten, 0.0, factors)
+        return ByHand(
+            lambda x: (factors * np.sin(x)) @ weights,
+            vjp=lambda x, w: kept * np.cos(x) * (weights @ w),
+        )
+
+    for seed in range(10):
+        x = np.random.default_rng(seed).uniform(0.2, 1.2, 5)
+        right = examine(rates(forgotten=False), x, mode=mode, seed=seed)
+        assert right.verdict is Verdict.PASS
+        wrong = examine(rates(forgotten=True), x, mode=mode, seed=seed, blame=False)
+        assert wrong.verdict is Verdict.FAIL
+
+
+def test_a_zero_along_which_f_stands_still_costs_two_evaluations():
+    def relu(x):
+        return ByHand(lambda x: np.maximum(x, 0), vjp=lambda x, w: w * (x > 0))
+
+    some, none = np.asarray([1.0, -1.0, 2.0, -3.0, 0.5]), np.asarray([1.0, 1.0, 2.0, 3.0, 0.5])
+    reports = [examine(relu(x), x, seed=0, mode="projected") for x in (some, none)]
+
+    assert [report.verdict for report in reports] == 2 * [Verdict.PASS]
+    assert reports[0].counts["evaluations"] <= reports[1].counts["evaluations"] + 2

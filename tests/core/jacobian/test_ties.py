@@ -659,3 +659,29 @@ def test_a_network_of_five_units_with_weights_of_both_signs(at_zero, verdict, se
     rule = ByHand(lambda x: np.maximum(x @ W, 0) @ v, vjp=vjp)
 
     assert examine(rule, np.zeros(2), modes=["R"], seed=seed).verdict is verdict
+
+
+LOST_TO_ROUNDING = {
+    "log(1 + x)": (lambda x: np.log(1 + x), lambda x: 1 / (1 + x), 1e-17),
+    "1 - cos x": (lambda x: 1 - np.cos(x), np.sin, 1e-9),
+    "a loss that has vanished": (
+        lambda x: np.log(1 + np.exp(-x)),
+        lambda x: -1 / (1 + np.exp(x)),
+        40.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOST_TO_ROUNDING)
+@pytest.mark.parametrize("size", [2, 8])
+def test_equal_entries_at_which_f_is_zero_by_rounding_are_no_ties(name, size):
+    f, slope, at = LOST_TO_ROUNDING[name]
+
+    def total(error):
+        return ByHand(lambda x: np.sum(f(x)), vjp=lambda x, w: w * (slope(x) + error))
+
+    for seed in range(10):
+        x = np.full(size, at)
+        # differences show nothing here, and what does is an exact reference
+        assert examine(total(0.0), x, seed=seed, mode="full").verdict is not Verdict.FAIL
+        assert examine(total(1e-3), x, seed=seed, mode="full").verdict is not Verdict.PASS
