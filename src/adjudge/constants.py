@@ -260,6 +260,18 @@ SPACING_UNITS = 2.0**10
 """A function that rounds its result has a coarse spacing by definition, and any difference would
 pass as the rounding of larger numbers. The spacing of values is put down to such numbers up to this
 many units of rounding. The value is ours and has no derivation."""
+ALIKE_UNITS = 4
+"""In sixteen bits a single entry may be off by half of itself, for its rounding and conditioning,
+and a rule without the terms of a mean, 17 % off in all entries, passed. What all entries of a leaf
+are off by together, as a root of the mean square, is looked at from this many units of rounding on:
+kernels that compute in single precision inside are off by one half. The value is ours."""
+ALIKE_ENTRIES = 32
+"""The deviations of few entries are alike by chance. Those of a leaf are compared from so many on:
+two draws of 32 numbers are correlated by more than a half in one case of 200, and six of them by
+that much in none. The value is ours."""
+ALIKE_POINTS = 6
+"""The deviations of a leaf are rounding where they have nothing to do with each other at points
+beside x. They are taken at so many, `ENOUGH_POINTS` and two more. The value is ours."""
 NARROW_VALUE_UNITS = 4
 """What was lost in an intermediate value, such as `1 - y` with y next to 1, is no error of the
 rule. In sixteen bits a deviation of the derivative counts if it would move f by more than this many

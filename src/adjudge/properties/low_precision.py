@@ -17,6 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    ALIKE_ENTRIES,
+    ALIKE_POINTS,
+    ALIKE_UNITS,
     BIAS_DRIFTS,
     COARSE_EPS,
     DERIVATIVE_UNITS,
@@ -207,7 +210,10 @@ class _LowPrecision:
         biased = np.abs(np.mean(found.biases, axis=(0, 1))) > self.few
         shifted = self.first and bool(np.any(value.ratio > WRONG_FACTOR))
         wrong, factor = bool(np.any(found.not_finite)), 1.0
-        if suspects.size or np.any(biased) or shifted:
+        alike = np.zeros(self.of.size, bool)
+        if not (suspects.size or wrong):
+            alike = self._off_alike(found)
+        if suspects.size or np.any(biased) or shifted or np.any(alike):
             points = [*points_around(x, self.seed, self.eps)]
             around = self._pair(points)
             moved = self._values_off(value, around)
@@ -230,6 +236,8 @@ class _LowPrecision:
             elif np.any(by_leaf[biased] != 1):
                 wrong = True
                 factor = float(by_leaf[np.argmax(np.abs(by_leaf - 1) * biased)])
+            elif np.any(alike):
+                wrong, suspects = True, np.flatnonzero(alike)
             if wrong and np.any(moved):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
             if wrong and not np.any(found.not_finite):
@@ -249,6 +257,39 @@ class _LowPrecision:
             named = suspects if wrong and factor == 1 else np.arange(found.off.size)
         k = int(named[np.argmax((found.ratio if factor == 1 else found.off)[named])])
         return self._named(k, int(found.probe[k]), close, wrong, factor)
+
+    def _off_alike(self, found: Deviation) -> NDArray[np.bool_]:
+        """Marks the entries of leaves that are off together, by far more than a kernel rounds, and
+        in the same way at points beside x, for probes of other magnitudes.
+
+        The mean of a normalisation that is missing in the rule is a small part of each entry, and
+        not the same part of any two. Rounding has another pattern at each point. Only in sixteen
+        bits, where a single entry says little. The rule is ours.
+        """
+        off = np.zeros(self.of.size, bool)
+        least = ALIKE_UNITS * self.u
+        if self.eps <= COARSE_EPS or isinstance(self.high, Replayed):
+            return off
+        large = [
+            part
+            for part in self.of.slices
+            if part.stop - part.start >= ALIKE_ENTRIES
+            and norm(found.off[part]) > least * norm(found.size[part])
+        ]
+        if not large:
+            return off
+        distances = [FAR_DISTANCES[0]] * ALIKE_POINTS
+        points = [*points_around(self.low.problem, self.seed, self.eps, distances)]
+        for probe in range(len(self.probes)):
+            at = self._pair(points, alone=probe)
+            e, g = finite_deviation(*(side.take(probe) for side in at))
+            for part in large:
+                sizes = norm(e[:, part])
+                if np.all(sizes > least * norm(g[:, part])):
+                    together = float(norm(np.sum(e[:, part] / sizes[:, None], axis=0))) ** 2
+                    alike = (together - len(e)) / (len(e) * (len(e) - 1))
+                    off[part] |= alike > 1 / 2
+        return off
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
