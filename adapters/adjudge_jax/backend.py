@@ -466,12 +466,24 @@ class JaxBackend(AutodiffBackend):
         with self.refusing("reverse mode (vjp)"):
             y, transpose = jax.vjp(lambda *leaves: f(leaves), *x)
 
+        of_some: dict[tuple[int, ...], Callable[[Sequence[Array]], Arrays]] = {}
+
+        def transpose_of(given: tuple[int, ...]) -> Callable[[Sequence[Array]], Arrays]:
+            """Returns the transpose for these outputs alone."""
+
+            def outputs(*leaves: Array) -> list[Array]:
+                whole = f(leaves)
+                return [whole[k] for k in given]
+
+            if given not in of_some:
+                of_some[given] = jax.vjp(outputs, *x)[1]
+            return of_some[given]
+
         def pullback(w: MaybeArrays) -> MaybeArrays:
             with self.refusing("reverse mode (vjp)"):
                 if self._asked_for_some(f, x, w):
-                    given = [k for k, one in enumerate(w) if one is not None]
-                    _, back = jax.vjp(lambda *leaves: [f(leaves)[k] for k in given], *x)
-                    gradients = back([_conjugate(w[k]) for k in given])
+                    given = tuple([k for k, one in enumerate(w) if one is not None])
+                    gradients = transpose_of(given)([_conjugate(w[k]) for k in given])
                 else:
                     filled = self.arrays.zeros_for_absent(w, y)
                     gradients = transpose(tuple(map(_conjugate, filled)))

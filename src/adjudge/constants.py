@@ -69,6 +69,18 @@ LONGEST_STEP = 0.25
 """Over a long step most functions are no polynomial any more, and the coarse windows of a ladder
 are wasted or agree by chance. The ladder has no step longer than this part of the scale of x. The
 value is ours and has no derivation."""
+MEAN_POINTS = 16
+"""A right derivative fails beside a large entry where the only steps that show it cross a kink. How
+far f moves over such a step is compared with the mean of its derivative at this many points of it:
+a kink between two of them makes an error of a thirty-second of its size. The value is ours."""
+MEAN_PART = 1 / 4
+"""By this part the mean derivative over a long step and the motion of f may be apart for kinks that
+lie between the points of the mean. What is missing a term, or has another sign, is farther off. The
+value is ours."""
+BENT_PART = 1 / 10
+"""Where the mean derivative over a long step is that at x, to this part of what x is off by, f is
+as straight as that, and the steps say what they say at x. Without it a rule 5 % off passes beside a
+large entry. The value is ours."""
 SPACINGS_OF_A_VALUE = 2
 """Two evaluations do not show how well f is rounded, and without a guess a right derivative of a
 short sum would lie outside of its error bar. Each value counts as off by this many spacings, which
@@ -329,11 +341,12 @@ NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
 larger change is allowed. The value is ours and has no derivation."""
-BRANCH_REACHES = (2.0**4, 2.0**10, 2.0**16)
+BRANCH_REACHES = (2.0**4, 2.0**10, 2.0**16, 2.0**30)
 """A rule that takes another branch on one side of x changes by the step between its branches where
 x moves by a unit of rounding, and a wrong rule would be allowed that as its rounding. What stays
-the same at so many times that move is a branch. At the farthest, which is 2^-35 of x in float64, a
-smooth derivative has not changed, and rounded numbers have been rounded anew. The values are
+the same at so many times that move is a branch. At the farthest, which is 2^-21 of x in float64, a
+smooth derivative has not changed, and numbers that are rounded to float32 inside have been rounded
+anew. In narrower dtypes those are left out that are more than `COARSE_EPS` of x. The values are
 ours."""
 BRANCH_PART = 1 / 4
 """Values on one side of x count as the same where they differ by no more than this part of the step

@@ -468,3 +468,38 @@ def test_what_a_path_for_sixteen_bits_does_not_write_shows_among_thousands(size,
         x = x.to(torch.bfloat16)
         assert adjudge.examine(silu(0), x, seed=seed).verdict is Verdict.PASS
         assert adjudge.examine(silu(missing), x, seed=seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(16, 64), (64, 128)])
+def test_a_path_for_sixteen_bits_without_the_terms_of_the_means_fails(dtype, shape):
+    narrow = torch.bfloat16, torch.float16
+
+    def layer_norm(whole):
+        class LayerNorm(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x)
+                wide = x.float() if x.dtype in narrow else x
+                return torch.nn.functional.layer_norm(wide, x.shape[-1:]).to(x.dtype)
+
+            @staticmethod
+            def backward(ctx, w):
+                (x,) = ctx.saved_tensors
+                low = x.dtype in narrow
+                wide, w = (one.float() if low else one for one in (x, w))
+                rate = torch.rsqrt(wide.var(-1, keepdim=True, unbiased=False) + 1e-5)
+                y = (wide - wide.mean(-1, keepdim=True)) * rate
+                g = w
+                if whole or not low:
+                    g = w - w.mean(-1, keepdim=True) - y * (w * y).mean(-1, keepdim=True)
+                return (rate * g).to(x.dtype)
+
+        return LayerNorm.apply
+
+    for seed in range(3):
+        x = torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+        x = x.to(getattr(torch, dtype))
+        assert adjudge.examine(layer_norm(whole=True), x, seed=seed).verdict is Verdict.PASS
+        assert adjudge.examine(layer_norm(whole=False), x, seed=seed).verdict is Verdict.FAIL

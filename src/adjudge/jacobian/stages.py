@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     AGREEING_STEPS,
+    BENT_PART,
     BESIDE_TANGENTS,
     BEYOND_DOUBT,
     BISECTIONS,
@@ -45,7 +46,10 @@ from adjudge.constants import (
     KINKED_PART,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
+    LONGEST_STEP,
     LOUD_UNITS,
+    MEAN_PART,
+    MEAN_POINTS,
     NARROWER_BAR,
     NARROWEST_STAIR,
     NEAR_ROUNDING,
@@ -874,7 +878,47 @@ class Ladder(Stage):
         # What was taken out of a larger column, and agreed before, may be nothing but rounding.
         agrees = trial.shows(np.inf) and after.shows(np.inf)
         part = trial.separate and not trial.columns.base.alone
+        if part and trial.shows(np.inf) and not agrees:
+            there = attempt(partial(_is_that_of_f_farther_off, after))
+            if there is not False:
+                return replace(trial, settled=True)
         return replace(after, settled=after.settled or (part and agrees))
+
+
+def _is_that_of_f_farther_off(trial: Trial) -> bool:
+    """Returns whether the automatic derivative is another one over the longest step than at x, and
+    its mean over that step is how far f moves over it.
+
+    Entries beside one that is far larger show over steps as long as themselves. These cross kinks
+    that are closer to x than any step that f could show, and the right derivative of a `relu` would
+    fail. The fundamental theorem of calculus holds across kinks, and a rule without a term, or with
+    the wrong sign, does not obey it. The mean is that of the midpoint rule. Costs two evaluations
+    and `MEAN_POINTS` of the derivative. Ours.
+    """
+    columns, found = trial.columns, trial.column
+    problem, base, v = columns.problem, columns.base, found.vector
+    lengths = np.where(problem.origin != 0, np.abs(problem.origin), problem.length_scales)
+    h = LONGEST_STEP / float(np.max(np.abs(v) / lengths))
+
+    def at(part: float) -> Vector:
+        point = problem.clipped(problem.origin + part * h * v)
+        return representable(problem, point, range(len(problem.X.leaves)))
+
+    ahead, behind = (evaluate(problem, base, at(side), Purpose.ROUNDING) for side in (1.0, -1.0))
+    slope = (ahead - behind)[: base.Y.size] / (2 * h)
+    parts = (2 * np.arange(MEAN_POINTS) + 1) / MEAN_POINTS - 1
+    for _, comparison, kind in trial.compared:
+        rows = worst_entries(comparison, comparison.fails)
+        if not rows or kind == "first":
+            continue
+        taken = np.array([_automatic_at(columns, at(t), kind, rows, found) for t in parts])
+        mean, here = np.mean(taken, axis=0), comparison.automatic[rows]
+        moved = columns.row_values(kind, slope)[rows]
+        same = np.abs(mean - here) <= BENT_PART * comparison.difference[rows]
+        apart = np.abs(mean - moved) > MEAN_PART * np.mean(np.abs(taken), axis=0)
+        if np.any(same | apart):
+            return False
+    return True
 
 
 class RoundedValues(Stage):
@@ -1613,7 +1657,7 @@ class ExactReplay(Stage):
         if not known or trial.column.from_reference or not columns.tolerance.automatic:
             return False
         if not trial.fails:
-            return trial.open > 0
+            return trial.open > 0 and not trial.separate
         # Where differences were right about one column, the next ones need not be asked about.
         return _near_rounding(trial) or not columns.contradicted
 
@@ -1875,7 +1919,7 @@ def _jumps_at_x(
     for point, beside in zip(_points_nearby(columns, found), around, strict=True):
         step = np.abs(beside - at_x)
         stays = step > 0
-        for reach in BRANCH_REACHES:
+        for reach in (r for r in BRANCH_REACHES if r * comparison.tolerance.eps <= COARSE_EPS):
             farther = problem.clipped(x + reach * (point - x))
             farther = representable(problem, farther, range(len(problem.X.leaves)))
             there = _automatic_at(columns, farther, kind, rows, found)

@@ -1095,12 +1095,15 @@ def undetectable(
 def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     """Returns the doubt about entries that were taken out of a larger column. What agrees, and
     would not if it were off by a hundredth, is left as it is, as a part of the whole; so is what
-    disagrees after enough columns of which ladders have shown nothing. Outputs by themselves, whose
+    agrees after one column of which a ladder has shown nothing, and what disagrees after enough of
+    them. Outputs by themselves, whose
     sum may cancel by chance, are looked into where their error bar would hide what is wrong.
     """
     if trial.column.from_reference:
         return Doubt.DISAGREES
-    agrees = trial.shows(np.inf if trial.columns.base.alone else ERRORS[0])
+    # A ladder for each group that agrees would cost many times what the check of a softmax does.
+    looked = trial.columns.base.alone or examined.unseen > 0
+    agrees = trial.shows(np.inf if looked else ERRORS[0])
     if trial.columns.base.alone:
         agrees &= not any(bool(np.any(c.coarse)) for _, c, _ in trial.compared)
     enough = examined.unseen >= LADDER_COLUMNS

@@ -776,7 +776,8 @@ class Reverse:
         if calls is not None and not calls.recorded and not problem.modes_taken and only is None:
             calls.recorded = True
             calls.ends = problem.backend.recording_ends(self.outputs, self.x)
-        self._needs_zeros = False
+        self.refused: tuple[tuple[int, ...], Exception] | None = None
+        """The outputs beside whose absent cotangents a rule raised, and what it raised."""
         self.present = [False] * len(self.x)
         """This says by leaf of X whether any pullback so far returned a gradient for it."""
 
@@ -825,15 +826,20 @@ class Reverse:
         for absent cotangents is given zeros in their places from then on. Without that a check
         ended in what the rule raises, which the check of undefined ones is there to tell.
         """
-        zeros = zeros or self._needs_zeros
+        zeros = zeros or self.refused is not None
         handed = [self.cotangent(base, w, zeros=zeros)]
         absent = [array is None for array in handed[0]]
         if all(absent) and not zeros:
             return np.zeros(self.problem.X.size)
         if any(absent) and not zeros and self.problem.backend.undefined_cotangents:
-            with Catching():
+            with Catching() as caught:
                 return self.pull(handed.pop())[0]
-            self._needs_zeros = True
+            with Catching() as again:
+                self.pull(self.cotangent(base, w))
+            assert caught.error is not None
+            if again.error is None:  # it has nothing to do with what is absent
+                raise caught.error
+            self.refused = tuple([k for k, one in enumerate(absent) if one]), caught.error
             handed.append(self.cotangent(base, w, zeros=True))
         del w  # it may be large, and nobody else's
         return self.pull(handed.pop())[0]

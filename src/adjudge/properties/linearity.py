@@ -749,6 +749,7 @@ class Pullbacks:
         checks, reverse, base, rule = self.checks, self.reverse, self.checks.base, self.rule
         attached = [k for k, here in enumerate(reverse.attached) if here]
         cases: list[list[int]] = [attached]
+        raised = False
         zero: MaybeArrays = (None,) * len(reverse.attached)
         if len(attached) > 1:
             cases += [[k] for k in attached]
@@ -759,6 +760,7 @@ class Pullbacks:
             with Catching(AdjudgeError) as caught:
                 vector, _ = reverse.pull(w)
             if caught.error is not None:
+                raised = True
                 yield rule.raised_undefined(output, caught.error)
                 continue
             checks.compared += vector.size
@@ -774,6 +776,9 @@ class Pullbacks:
                     UndefinedNotZero(output, float(vector[k])),
                 )
                 yield Finding(Status.UNDEFINED, rule.mode, entry, detail, Remedy.ACCEPT_UNDEFINED)
+        if reverse.refused is not None and not raised:  # some of them together
+            outputs, error = reverse.refused
+            yield rule.raised_undefined(", ".join(base.Y.leaves[k].name for k in outputs), error)
 
     def afterwards(self, row: Vector) -> Iterator[Finding]:
         """Compares the image of the probes' cotangent, once f was evaluated at another point, with

@@ -103,3 +103,30 @@ def test_a_zero_along_which_f_stands_still_costs_two_evaluations():
 
     assert [report.verdict for report in reports] == 2 * [Verdict.PASS]
     assert reports[0].counts["evaluations"] <= reports[1].counts["evaluations"] + 2
+
+
+@pytest.mark.parametrize("name", ["relu", "abs", "clip"])
+@pytest.mark.parametrize("count", [3, 10])
+def test_long_steps_across_kinks_make_no_right_rule_wrong(name, count):
+    """Only steps as long as the small entries show them, and these lie close to a kink."""
+    f, slope = {
+        "relu": (lambda x: np.maximum(x - 1, 0), lambda x: 1.0 * (x > 1)),
+        "abs": (lambda x: np.abs(x - 1), lambda x: np.sign(x - 1)),
+        "clip": (lambda x: np.clip(x, 0.99, 1.3), lambda x: 1.0 * ((x > 0.99) & (x < 1.3))),
+    }[name]
+
+    def rule(factor):
+        return ByHand(
+            lambda x: np.sum(f(x[:-1])) + x[-1] ** 2,
+            vjp=lambda x, w: w * np.append(factor * slope(x[:-1]), 2 * x[-1]),
+        )
+
+    wrong = []
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        x = np.append(1 + 0.02 * random.normal(size=count), 1e6 * random.uniform(0.9, 1.1))
+        assert examine(rule(1.0), x, seed=seed, blame=False).verdict is Verdict.PASS
+        wrong.append(examine(rule(-1.0), x, seed=seed, blame=False).verdict)
+
+    # over steps of which both ends lie behind a kink of `abs` the mean derivative is zero
+    assert wrong.count(Verdict.FAIL) >= (5 if name == "relu" else 1)

@@ -79,6 +79,48 @@ def test_decompositions_with_a_free_phase_pass(name, dtype):
         assert adjudge.examine(f, a, seed=seed, blame=False).verdict is Verdict.PASS
 
 
+def test_what_a_rule_raises_once_is_not_put_down_to_its_probe():
+    def once(call):
+        calls = []
+
+        def vjp(x, w):
+            calls.append(w)
+            if len(calls) == call:
+                raise ConnectionError("the device was busy")
+            return w * np.cos(x)
+
+        return ByHand(np.sin, vjp=vjp)
+
+    for call in (2, 3):
+        with pytest.raises(ConnectionError, match="busy"):
+            adjudge.examine(once(call), np.ones(3), seed=0)
+
+
+@pytest.mark.backend("torch")
+def test_a_rule_that_raises_where_two_of_three_cotangents_are_absent_is_undefined():
+    class Three(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(x)
+            return x.sin(), 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, *w):
+            (x,) = ctx.saved_tensors
+            if sum(one is None for one in w) == 2:
+                raise TypeError("two of three are absent")
+            terms = zip(w, (x.cos(), 2.0, 3.0), strict=True)
+            return sum((one * slope for one, slope in terms if one is not None), 0.0 * x)
+
+    x = torch.ones(4, dtype=torch.float64)
+    for seed in range(3):
+        report = adjudge.examine(Three.apply, x, seed=seed)
+        assert report.verdict is Verdict.FAIL
+        assert {finding.status for finding in report.findings} == {Status.UNDEFINED}
+        assert "two of three are absent" in str(report)
+
+
 @pytest.mark.backend("torch")
 def test_a_rule_that_raises_for_one_absent_cotangent_is_a_finding_and_no_error():
     def function(fills):

@@ -199,7 +199,8 @@ def test_a_small_derivative_that_is_forgotten_is_found_by_itself():
     assert "automatic 0" in report.headline
     assert report.findings[0].entry.split("inputs[0]")[1] in ("[12]", "[13]", "[14]")
     assert check(mixed(forget=False), x)
-    assert examine(mixed(forget=True), x, seed=1)  # among the others it does not show
+    for seed in range(5):  # and where it is taken together with the others
+        assert not examine(mixed(forget=True), x, seed=seed, blame=False)
 
 
 def test_entries_that_f_does_not_read_and_has_no_derivative_in_pass():
