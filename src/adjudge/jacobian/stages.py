@@ -90,7 +90,7 @@ from adjudge.estimate import (
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm, relative_step, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
-from adjudge.jacobian.comparison import Comparison, Tally, decide
+from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
     apart_between,
     perturbed,
@@ -653,6 +653,38 @@ class LongerStep(Stage):
         return replace(
             trial, column=found, doubt=Doubt.NONE, compared=compared, decided_by=self.name
         )
+
+
+class LongEnoughStep(Stage):
+    """Takes two evaluations at the shortest step that would show an error of a hundredth, where
+    entries that were taken out of a larger column agree within the rounding of f.
+
+    It settles what agrees there as well, to a hundredth. Without it such entries take a ladder each
+    time, and the check of a saturated softmax costs three times as much. Costs two evaluations.
+    Ours.
+    """
+
+    name = "a step that is long enough"
+    cost = 2
+
+    def helps(self, trial: Trial) -> bool:
+        alone, given = trial.columns.base.alone, trial.column.from_reference
+        doubted = trial.separate and trial.doubt is not Doubt.NONE
+        return doubted and not (alone or given) and trial.shows(np.inf)
+
+    def apply(self, trial: Trial) -> Trial:
+        found, tangent = trial.column, trial.column.tangent
+        factor, longest = 2.0, LONGEST_STEP / found.relative
+        for _, c, _ in trial.compared:
+            never = np.full_like(c.error, np.inf)  # of zeros, no error is a hundredth
+            wanted = np.divide(c.error, ERRORS[0] * c.largest, out=never, where=c.largest > 0)
+            factor = max(factor, float(np.max(wanted, initial=0.0)))
+        factor = 2.0 ** np.floor(np.log2(min(factor, longest)))
+        longer = trial.columns.estimator.along(replace(tangent, length=factor * tangent.length))
+        for _, c, _ in trial.columns.comparisons(longer, trial.block, trial.pushed):
+            if not np.all(c.difference <= c.error + ERRORS[0] * c.largest):
+                return trial
+        return replace(trial, settled=True, decided_by=self.name)
 
 
 @dataclass(frozen=True)
@@ -1802,6 +1834,7 @@ STAGES: tuple[Stage, ...] = (
     Standstill(after_ladder=False),
     Halves(beyond=GROSS_TOLERANCES),
     LongerStep(),
+    LongEnoughStep(),
     ThreeSteps(),
     Ladder(),
     Standstill(after_ladder=True),
