@@ -1101,9 +1101,7 @@ def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     """
     if trial.column.from_reference:
         return Doubt.DISAGREES
-    # A ladder for each group that agrees would cost many times what the check of a softmax does.
-    looked = trial.columns.base.alone or examined.unseen > 0
-    agrees = trial.shows(np.inf if looked else ERRORS[0])
+    agrees = trial.shows(np.inf if trial.columns.base.alone else ERRORS[0])
     if trial.columns.base.alone:
         agrees &= not any(bool(np.any(c.coarse)) for _, c, _ in trial.compared)
     enough = examined.unseen >= LADDER_COLUMNS

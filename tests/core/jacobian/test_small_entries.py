@@ -130,3 +130,19 @@ def test_long_steps_across_kinks_make_no_right_rule_wrong(name, count):
 
     # over steps of which both ends lie behind a kink of `abs` the mean derivative is zero
     assert wrong.count(Verdict.FAIL) >= (5 if name == "relu" else 1)
+
+
+def test_a_tail_of_softmax_takes_no_ladder():
+    def softmax(x):
+        e = np.exp(x - x.max())
+        return e / e.sum()
+
+    def vjp(x, w):
+        p = softmax(x)
+        return p * (w - w @ p)
+
+    for seed in range(5):
+        x = 10 * np.random.default_rng(seed).normal(size=30)
+        report = examine(ByHand(softmax, vjp=vjp), x, seed=seed)
+        assert report.verdict is Verdict.PASS
+        assert report.counts["evaluations"] <= 12
