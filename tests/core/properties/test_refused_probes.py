@@ -147,3 +147,24 @@ def test_a_rule_that_raises_for_one_absent_cotangent_is_a_finding_and_no_error()
         report = adjudge.examine(function(False), (x, y), seed=seed)
         assert report.verdict is Verdict.FAIL
         assert {finding.status for finding in report.findings} == {Status.UNDEFINED}
+
+
+@pytest.mark.backend("torch")
+def test_what_a_rule_raises_once_beside_an_absent_cotangent_comes_through():
+    raised = []
+
+    class Pair(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            return 2 * x, 3 * x
+
+        @staticmethod
+        def backward(ctx, g, h):
+            if (g is None) != (h is None) and not raised:
+                raised.append(1)
+                raise ConnectionError("the device was busy")
+            return (0 if g is None else 2 * g) + (0 if h is None else 3 * h)
+
+    with pytest.raises(ConnectionError, match="busy"):
+        adjudge.examine(Pair.apply, torch.ones(3, dtype=torch.float64), seed=0)
