@@ -503,3 +503,25 @@ def test_a_path_for_sixteen_bits_without_the_terms_of_the_means_fails(dtype, sha
         x = x.to(getattr(torch, dtype))
         assert adjudge.examine(layer_norm(whole=True), x, seed=seed).verdict is Verdict.PASS
         assert adjudge.examine(layer_norm(whole=False), x, seed=seed).verdict is Verdict.FAIL
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("rate", [12, 20])
+def test_deviations_of_a_leaf_that_have_another_pattern_at_each_point_are_rounding(rate):
+    """The argument of the cosine is rounded to bfloat16, by up to a twentieth."""
+
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return torch.sin(rate * x.double()).to(x.dtype)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return rate * w * torch.cos(rate * x)
+
+    for seed in range(5):
+        x = torch.randn(16, 64, generator=torch.Generator().manual_seed(seed))
+        report = adjudge.examine(Sine.apply, x.to(torch.bfloat16), seed=seed, blame=False)
+        assert report.verdict is Verdict.PASS
