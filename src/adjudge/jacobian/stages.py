@@ -204,14 +204,21 @@ class Trial:
         """The number of entries that are left open."""
         return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
 
+    @property
+    def agrees(self) -> bool:
+        """Whether all entries agree, however wide their error bars are."""
+        return all(bool(np.all(comparison.agrees)) for _, comparison, _ in self.compared)
+
     def shows(self, part: float) -> bool:
         """Whether all entries agree, and would not if they were off by this part. A derivative of
         zero shows where f stands still.
         """
-        each = [comparison for _, comparison, _ in self.compared]
-        still = [~c.moved & (c.automatic == 0) for c in each]
-        sharp = [(c.error <= part * c.largest) | s for c, s in zip(each, still, strict=True)]
-        return all(bool(np.all(c.agrees & s)) for c, s in zip(each, sharp, strict=True))
+        for _, comparison, _ in self.compared:
+            still = ~comparison.moved & (comparison.automatic == 0)
+            sharp = comparison.error <= part * comparison.largest
+            if not np.all(comparison.agrees & (sharp | still)):
+                return False
+        return True
 
     @property
     def jumps(self) -> bool:
@@ -670,7 +677,7 @@ class LongEnoughStep(Stage):
     def helps(self, trial: Trial) -> bool:
         alone, given = trial.columns.base.alone, trial.column.from_reference
         doubted = trial.separate and trial.doubt is not Doubt.NONE
-        return doubted and not (alone or given) and trial.shows(np.inf)
+        return doubted and not (alone or given) and trial.agrees
 
     def apply(self, trial: Trial) -> Trial:
         found, tangent = trial.column, trial.column.tangent
@@ -908,13 +915,12 @@ class Ladder(Stage):
     def apply(self, trial: Trial) -> Trial:
         after = trial.with_finer(trial.along(Effort.LADDER), self.name)
         # What was taken out of a larger column, and agreed before, may be nothing but rounding.
-        agrees = trial.shows(np.inf) and after.shows(np.inf)
-        part = trial.separate and not trial.columns.base.alone
-        if part and trial.shows(np.inf) and not agrees:
+        if not (trial.separate and trial.agrees) or trial.columns.base.alone:
+            return after
+        if not after.agrees:
             there = attempt(partial(_is_that_of_f_farther_off, after))
-            if there is not False:
-                return replace(trial, settled=True)
-        return replace(after, settled=after.settled or (part and agrees))
+            return after if there is False else replace(trial, settled=True)
+        return replace(after, settled=True)
 
 
 def _is_that_of_f_farther_off(trial: Trial) -> bool:

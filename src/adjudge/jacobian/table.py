@@ -1101,8 +1101,9 @@ def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     """
     if trial.column.from_reference:
         return Doubt.DISAGREES
-    agrees = trial.shows(np.inf if trial.columns.base.alone else ERRORS[0])
     if trial.columns.base.alone:
-        agrees &= not any(bool(np.any(c.coarse)) for _, c, _ in trial.compared)
+        agrees = trial.agrees and not any(np.any(c.coarse) for _, c, _ in trial.compared)
+    else:
+        agrees = trial.shows(ERRORS[0])
     enough = examined.unseen >= LADDER_COLUMNS
     return Doubt.NONE if agrees or enough or trial.agrees_clearly else Doubt.DISAGREES
