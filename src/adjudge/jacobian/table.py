@@ -1095,8 +1095,7 @@ def undetectable(
 def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
     """Returns the doubt about entries that were taken out of a larger column. What agrees, and
     would not if it were off by a hundredth, is left as it is, as a part of the whole; so is what
-    agrees after one column of which a ladder has shown nothing, and what disagrees after enough of
-    them. Outputs by themselves, whose
+    disagrees after enough columns of which ladders have shown nothing. Outputs by themselves, whose
     sum may cancel by chance, are looked into where their error bar would hide what is wrong.
     """
     if trial.column.from_reference:
