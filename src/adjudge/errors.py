@@ -238,6 +238,20 @@ def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | No
     return None
 
 
+def value_or_error(call: Callable[[], Value]) -> Value | Exception:
+    """`call()`, or what the code of others raises in it at each of two runs. What it raises at one
+    of them alone has nothing to do with what it is called for, and comes through.
+    """
+    with Catching() as first:
+        return call()
+    assert first.error is not None
+    with Catching() as second:
+        call()
+    if second.error is None:
+        raise first.error
+    return first.error
+
+
 class Catching:
     """A context that ends where the code of others raises or its outputs change their shape, or
     where one of `expected` is raised.

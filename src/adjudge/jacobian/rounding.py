@@ -83,7 +83,7 @@ def points_within_rounding(
             unit *= drawn[part]
             point[part] += unit
         del drawn, unit
-        yield _representable(problem, point)
+        yield representable_within_bounds(problem, point)
 
 
 def points_around(
@@ -100,7 +100,9 @@ def points_around(
     lengths = np.where(np.isfinite(x), lengths, 0.0)
     for distance in distances:
         reach = max(distance, SHORTEST_DISTANCE_UNITS * eps)
-        yield _representable(problem, x + reach * lengths * random.uniform(-1, 1, x.size))
+        yield representable_within_bounds(
+            problem, x + reach * lengths * random.uniform(-1, 1, x.size)
+        )
 
 
 def scatter(
@@ -141,7 +143,7 @@ def scatter(
             break
         for point in (problem.origin + distance * move, problem.origin - distance * move):
             if np.array_equal(problem.clipped(point), point):
-                there = attempt(partial(take, _representable(problem, point)))
+                there = attempt(partial(take, representable_within_bounds(problem, point)))
                 pair += [] if there is None else [there]
         if len(pair) < 2:
             break  # f is not defined farther off
@@ -164,7 +166,7 @@ def scatter(
         before = apart
 
 
-def _representable(problem: Problem, point: Vector) -> Vector:
+def representable_within_bounds(problem: Problem, point: Vector) -> Vector:
     """Returns the point within the bounds, as numbers that every side can hold."""
     return representable(problem, problem.clipped(point), range(len(problem.X.leaves)))
 

@@ -96,6 +96,7 @@ from adjudge.jacobian.rounding import (
     perturbed,
     points_around,
     points_within_rounding,
+    representable_within_bounds,
     scatter,
 )
 from adjudge.jacobian.saturation import (
@@ -939,8 +940,7 @@ def _is_that_of_f_farther_off(trial: Trial) -> bool:
     h = LONGEST_STEP / float(np.max(np.abs(v) / lengths))
 
     def at(part: float) -> Vector:
-        point = problem.clipped(problem.origin + part * h * v)
-        return representable(problem, point, range(len(problem.X.leaves)))
+        return representable_within_bounds(problem, problem.origin + part * h * v)
 
     ahead, behind = (evaluate(problem, base, at(side), Purpose.ROUNDING) for side in (1.0, -1.0))
     slope = (ahead - behind)[: base.Y.size] / (2 * h)
@@ -1959,8 +1959,7 @@ def _jumps_at_x(
         step = np.abs(beside - at_x)
         stays = step > 0
         for reach in (r for r in BRANCH_REACHES if r * comparison.tolerance.eps <= COARSE_EPS):
-            farther = problem.clipped(x + reach * (point - x))
-            farther = representable(problem, farther, range(len(problem.X.leaves)))
+            farther = representable_within_bounds(problem, x + reach * (point - x))
             there = _automatic_at(columns, farther, kind, rows, found)
             stays &= np.abs(there - beside) <= BRANCH_PART * step
         jumps |= stays

@@ -40,13 +40,13 @@ from adjudge.engine import (
 from adjudge.errors import (
     OF_DERIVATIVE,
     OF_ENGINE,
-    Catching,
     InputError,
     NotSupportedError,
     Source,
     attempt,
     marking,
     running,
+    value_or_error,
 )
 from adjudge.findings import InSequence
 from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
@@ -832,14 +832,10 @@ class Reverse:
         if all(absent) and not zeros:
             return np.zeros(self.problem.X.size)
         if any(absent) and not zeros and self.problem.backend.undefined_cotangents:
-            with Catching() as caught:
-                return self.pull(handed.pop())[0]
-            with Catching() as again:
-                self.pull(self.cotangent(base, w))
-            assert caught.error is not None
-            if again.error is None:  # it has nothing to do with what is absent
-                raise caught.error
-            self.refused = tuple([k for k, one in enumerate(absent) if one]), caught.error
+            found = value_or_error(partial(self.pull, handed.pop()))
+            if not isinstance(found, Exception):
+                return found[0]
+            self.refused = tuple([k for k, one in enumerate(absent) if one]), found
             handed.append(self.cotangent(base, w, zeros=True))
         del w  # it may be large, and nobody else's
         return self.pull(handed.pop())[0]

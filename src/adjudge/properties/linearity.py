@@ -34,7 +34,15 @@ from adjudge.constants import (
     UNDERFLOW,
 )
 from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeArrays
-from adjudge.errors import AdjudgeError, Catching, NotSupportedError, Source, attempt, running
+from adjudge.errors import (
+    AdjudgeError,
+    Catching,
+    NotSupportedError,
+    Source,
+    attempt,
+    running,
+    value_or_error,
+)
 from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
@@ -149,7 +157,7 @@ class LinearRule:
                 turned = self.apply_turned(-factor * u) / -factor
         scaled = turned if turned is not None and equal_entries(turned, first) else None
         if scaled is None:
-            image = self._image_or_error(-factor * u)
+            image = value_or_error(partial(apply, -factor * u))
             if isinstance(image, Exception):
                 yield self._raised_for(factor, image)
                 factor, of_turned.error, turned = 2.0, None, None
@@ -224,19 +232,6 @@ class LinearRule:
         note = isinstance(self.checks.problem.backend, HandBackend)
         return Finding(Status.RAISED, self.mode, "", detail, remedy, note=note, cause=error)
 
-    def _image_or_error(self, probe: Vector) -> Vector | Exception:
-        """Returns the image of a probe, or what the rule raises for it at each of two runs. What it
-        raises at one of them alone has nothing to do with the probe, and comes through.
-        """
-        with Catching() as first:
-            return self.apply(probe)
-        assert first.error is not None
-        with Catching() as second:
-            self.apply(probe)
-        if second.error is None:
-            raise first.error
-        return first.error
-
     def _raised_for(self, factor: float, error: BaseException) -> Finding:
         """Returns the finding that the rule raises for so many times a probe that it takes. For
         large ones that is a note.
@@ -279,7 +274,7 @@ class LinearRule:
         """Checks that zero gives zero, or the rounding of `largest` where terms of that size
         cancel. What is not finite there is an error where `first`, the image of u, is finite.
         """
-        at_zero = self._image_or_error(np.zeros_like(u))
+        at_zero = value_or_error(partial(self.apply, np.zeros_like(u)))
         if isinstance(at_zero, Exception):
             yield self._raised_for(0.0, at_zero)
             return
@@ -832,7 +827,7 @@ class Pullbacks:
         backend = problem.backend
         if backend.constant(problem.x[0]) is None:
             return []
-        ask = partial(backend.rules_ask, problem.function, problem.point())
+        ask = partial(backend.rules_ask, problem.function, problem.x)
         return parts_of(problem.X, LEAVES_ALONE) if attempt(ask) is not False else []
 
     def of_some(self, row: Vector) -> Iterator[Finding]:
