@@ -956,6 +956,14 @@ NATIVE_PROBES = 8
 """In sixteen bits differences are off by up to a tenth, and a missing term hides along one tangent
 in five; in float32 what normalises 8000 numbers hides along one in two or three. This number stands
 in for `WIDER_PROBES` where f does not run in double precision. The value is ours."""
+NARROW_BLOCK = 64
+"""In sixteen bits the rounding of 3000 outputs hides a wrong sign of one entry of x, which passed
+where f runs in no wider dtype. There, what passes is compared once more in blocks of about so many
+entries, each without the outputs that do not depend on it. With blocks of 300 an entry of half the
+usual size passes. The value is ours."""
+NARROW_BLOCKS = 64
+"""The most blocks of one input, each of which takes four evaluations: two to see what depends on
+it, and two to compare it. Larger inputs have larger blocks. The value is ours."""
 COARSE_RESOLUTION = 0.1
 """Agreement to a quarter of the derivative accepts a missing term as readily as a right rule. A
 check that resolved less than this part is INCONCLUSIVE. The value is ours."""
@@ -1277,6 +1285,10 @@ NARROW_EXACT_WORK = 60_000
 """A derivative in a narrow dtype is compared with exact gradients at some twenty points, and at 64
 more where it is off at x. A gradient may take so many operations on numbers, some 20 to 100 ms. The
 value is ours."""
+OPEN_NARROW_FACTOR = 10
+"""A relu of 2500 numbers in float16 stays open by differences, any step of which takes some of them
+across the kink. Where f runs in no wider dtype and is left open, it and its gradient may take this
+many times as much work, some seconds. The value is ours."""
 KNOWN_PART = 2.0**-40
 """The middle between the derivatives of two branches would count as a derivative. An entry of an
 exact gradient counts that is known to this part of itself, far beyond the digits of float32. The

@@ -96,10 +96,13 @@ KERNELS = {
 }
 
 
-def kernel(name, whole=1.0, inside=torch.float32, output=None, gradient=None, *, compiled=False):
+def kernel(
+    name, whole=1.0, inside=torch.float32, output=None, gradient=None, *,
+    compiled=False, opaque=False,
+):  # fmt: skip
     """The kernel in the dtype `inside`; a missing term has `whole=0`. An output or a gradient
     whose dtype is written into it has that in any precision. One that is `compiled` takes no
-    double.
+    double, and one that is `opaque` is not made of torch's operations alone.
     """
     value, rule = KERNELS[name]
 
@@ -109,6 +112,8 @@ def kernel(name, whole=1.0, inside=torch.float32, output=None, gradient=None, *,
             if compiled and x.dtype is torch.float64:
                 raise RuntimeError("not implemented for 'Double'")
             out, ctx.saved = value(x.to(inside or x.dtype))
+            if opaque:
+                out = torch.from_numpy(out.numpy().copy())
             return out.to(output or x.dtype)
 
         @staticmethod
@@ -223,8 +228,10 @@ def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
 
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
-    """A compiled kernel, too large to replay, whose differences could not see a missing term."""
-    given = {"output": torch.bfloat16, "compiled": True}
+    """A compiled kernel, which cannot be replayed and whose differences could not see a missing
+    term.
+    """
+    given = {"output": torch.bfloat16, "compiled": True, "opaque": True}
     for seed in SEEDS[::5]:
         right = examine(
             kernel(name, **given), point(torch.bfloat16, 64, 64), seed=seed, blame=False
@@ -300,3 +307,78 @@ def test_what_casts_float64_to_sixteen_bits_inside_is_judged_past_that(name):
         assert "past its conversions to narrower dtypes" in str(right)
         assert sign.verdict is Verdict.FAIL, seed
         assert zero.verdict is Verdict.FAIL, seed
+
+
+def only_of(dtype, value, rule):
+    """An elementwise kernel that takes one dtype alone. One that is not of torch's operations
+    cannot be replayed.
+    """
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            if x.dtype is not dtype:
+                raise TypeError(f"the kernel takes {dtype}")
+            ctx.save_for_backward(x)
+            return value(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return (g.double() * rule(x.double())).to(dtype)
+
+    return Kernel.apply
+
+
+def opaque_gelu(x):
+    return torch.from_numpy(torch.nn.functional.gelu(x.detach().float()).numpy()).to(x.dtype)
+
+
+def gelu_slope(x):
+    return (1 + torch.erf(x / math.sqrt(2))) / 2 + x * torch.exp(-x * x / 2) / math.sqrt(
+        2 * math.pi
+    )
+
+
+def wrong_entry(rule, factor):
+    def wrong(x):
+        slope = rule(x)
+        slope[77] *= factor
+        return slope
+
+    return wrong
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("size", [300, 3000])
+def test_one_wrong_entry_of_many_fails_in_float16_alone(size):
+    x = torch.randn(size, generator=torch.Generator().manual_seed(0)).to(torch.float16)
+    x[77] = 1.0
+    x.requires_grad_()
+    for seed in SEEDS:
+        right = only_of(torch.float16, opaque_gelu, gelu_slope)
+        assert examine(right, (x,), seed=seed).verdict is Verdict.PASS
+        for factor in (0.0, -1.0):
+            wrong = only_of(torch.float16, opaque_gelu, wrong_entry(gelu_slope, factor))
+            report = examine(wrong, (x,), seed=seed, blame=False)
+            assert report.verdict is Verdict.FAIL
+            assert seed or "d out[77] / d inputs[0][77]: automatic" in str(report)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_bits(dtype):
+    dtype = getattr(torch, dtype)
+    x = torch.randn(1600, generator=torch.Generator().manual_seed(0)).to(dtype)
+    x[77] = 1.0
+    x.requires_grad_()
+
+    def slope(x):
+        return (x > 0).double()
+
+    for seed in range(3):
+        right = only_of(dtype, torch.relu, slope)
+        assert examine(right, (x,), seed=seed).verdict is Verdict.PASS
+        for factor in (0.5, 0.0):
+            wrong = only_of(dtype, torch.relu, wrong_entry(slope, factor))
+            assert examine(wrong, (x,), seed=seed, blame=False).verdict is Verdict.FAIL

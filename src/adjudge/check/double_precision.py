@@ -25,6 +25,7 @@ from adjudge.constants import (
     CONSTANT_UNITS,
     CONVERTED_PART,
     NATIVE_PROBES,
+    OPEN_NARROW_FACTOR,
     SINGLE_STEPS,
     VISIBLE_STAIRS,
     WIDER_PROBES,
@@ -603,9 +604,12 @@ def with_more_probes(
         return outcome
     for k in range(1, 1 + count):
         fresh = replace(base)  # f is recorded anew, since a vjp may use what f has kept at x
-        again = judge_differences(fresh, replace(settings, seed=settings.seed + k), provenance)
+        by_blocks = k == 1 and base.coarsest_eps > COARSE_EPS
+        asked = replace(settings, seed=settings.seed + k, by_blocks=by_blocks)
+        again = judge_differences(fresh, asked, provenance)
         if again.verdict is Verdict.FAIL:
             return _together(outcome, again)
+        outcome.blocks_open |= again.blocks_open
     return outcome
 
 
@@ -634,7 +638,9 @@ def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgem
     narrow = len(precisions) == 1 and all(leaf.eps > EPS["float64"] for leaf in leaves)
     coarse = all(leaf.eps > COARSE_EPS for leaf in leaves)
     failed = outcome.verdict is Verdict.FAIL
-    exact = replayed(base) if narrow and not others else None
+    left_open = (doubtful and not failed) or outcome.blocks_open
+    factor = OPEN_NARROW_FACTOR if left_open else 1
+    exact = replayed(base, factor) if narrow and not others else None
     if exact is None:
         return outcome
     modes = list(outcome.modes)
@@ -655,6 +661,8 @@ def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgem
         outcome.findings = [one for one in outcome.findings if one not in doubtful]
         for count in (outcome.reached, outcome.decided):
             count[exact.name] += base.problem.X.size
+        for tally in outcome.tallies:
+            tally.resolution = min(tally.resolution, CLOSE_PART)
         for mode, found in zip(modes, results, strict=True):
             outcome.modes[mode] = Verdict.FAIL if found.wrong else Verdict.PASS
             outcome.findings += found.findings(Verdict.PASS)

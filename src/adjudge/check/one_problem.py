@@ -146,6 +146,8 @@ class Judgement:
     """What was looked at that nobody asked for by name."""
     past_casts: bool = False
     """Whether f was judged without its own conversions to narrower dtypes, unasked by `double`."""
+    blocks_open: bool = False
+    """Whether a block of entries by itself disagrees, and differences do not prove it wrong."""
     pairs: list[Pair] = field(default_factory=list)
     """The pairs of outputs and inputs of each mode in which some comparison does not agree."""
 
@@ -647,7 +649,10 @@ class _Case:
         """What is compared with differences, column by column; nothing is filled in yet."""
         columns = Columns(estimator_of(self.base, self.settings), self.probes, self.tolerance)
         row = self.row if self.probes.rows == 1 else None
-        return Table(columns, self.reverse, self.forward, row, eps=self.settings.eps)
+        return Table(
+            columns, self.reverse, self.forward, row,
+            eps=self.settings.eps, by_blocks=self.settings.by_blocks,
+        )  # fmt: skip
 
     def compare_with_differences(self) -> None:
         """Fills the table: automatic numbers against differences, or against a reference."""
@@ -659,6 +664,7 @@ class _Case:
             )
         for failure in table.fill():
             self._prove_entry(failure)
+        self.found.blocks_open = table.by_blocks and table.examined.unseen > 0
         if table.carried_dtype is not None:
             self.identities.tolerance = self.found.tolerance = table.tolerance
             self.found.findings.append(_carries_less(table, table.carried_dtype))

@@ -424,6 +424,8 @@ class Settings:
     """See `Tolerance.constants`."""
     of_x: float = 0.0
     """See `Tolerance.of_x`."""
+    by_blocks: bool = False
+    """Whether blocks of entries are compared by themselves, too; see `NARROW_BLOCK`."""
 
     @property
     def fixed(self) -> bool:

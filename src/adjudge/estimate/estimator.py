@@ -386,14 +386,16 @@ def by_reference(problem: Problem, base: Base, reference: Reference) -> ByRefere
     return ByReference(problem, base, reference=bound)
 
 
-def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReference | None:
-    """Returns the estimator that replays f exactly, as far as f can be replayed and that is little
-    work; else `None`. Records what f does at x.
+def by_replay(
+    problem: Problem, base: Base, rounding: float = 0.0, work: int = UNASKED_EXACT_WORK
+) -> ByReference | None:
+    """Returns the estimator that replays f exactly, as far as f can be replayed and that takes no
+    more than so much `work`; else `None`. Records what f does at x.
 
     With a spacing at 1 as `rounding` its error bars are what rounding can do.
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
-    large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
+    large = problem.X.size + base.Y.size > work // 10
     unseen = not problem.backend.recorded_unasked
     if (
         large
@@ -403,6 +405,7 @@ def by_replay(problem: Problem, base: Base, rounding: float = 0.0) -> ByReferenc
         or not flint_is_installed()
     ):
         return None
-    exact = Exact(UNASKED_EXACT_WORK, Roundings(rounding) if rounding else None)
+    exact = Exact(work, Roundings(rounding) if rounding else None)
     found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
-    return found if found is not None and found.replays <= UNASKED_GRADIENT_WORK else None
+    most = UNASKED_GRADIENT_WORK * work / UNASKED_EXACT_WORK
+    return found if found is not None and found.replays <= most else None

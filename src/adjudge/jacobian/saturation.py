@@ -10,7 +10,7 @@ in here are ours.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from adjudge.findings import along_random, entry_name
 from adjudge.floats import Vector, lowest_bit
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison
 from adjudge.jacobian.comparison import Comparison, Tally
-from adjudge.problem import Base, Probes, Problem, Reverse, evaluate
+from adjudge.problem import Base, Probes, Problem, Reverse, Tangent, evaluate
 
 
 def all_saturated(compared: Sequence[ModeComparison]) -> bool:
@@ -125,7 +125,7 @@ def dominating_constants(
     for t in (SATURATION_DISTANCES[1], -SATURATION_DISTANCES[1]):
         if not np.any(still):
             return None
-        value = _value(base.problem, base, found, t)
+        value = _value(base.problem, base, found.tangent, t)
         if value is None:
             return None
         still[: value.size] &= value == base.values[: value.size]
@@ -135,6 +135,19 @@ def dominating_constants(
             if np.any(reverse.row(base, w)[found.tangent.part(base.problem.X)]):
                 return None
     return still if np.any(still) else None
+
+
+def stand_still(base: Base, tangent: Tangent) -> NDArray[np.bool_] | None:
+    """Marks the outputs that keep their values where x moves along a tangent by its scale, and
+    where the same entries all grow; `None` where f is not defined there.
+    """
+    still = np.ones(base.whole.size, bool)
+    for vector in (tangent.vector, np.abs(tangent.vector)):
+        value = _value(base.problem, base, replace(tangent, vector=vector), SATURATION_DISTANCES[0])
+        if value is None:
+            return None
+        still[: value.size] &= value == base.values[: value.size]
+    return still
 
 
 def moves_beyond_noise(base: Base, found: Column) -> bool:
@@ -184,7 +197,7 @@ def _leaves_gradually(
 
     def moved(t: float) -> NDArray[np.bool_]:
         """Marks where f has another value at a distance of `t` scales of x."""
-        value = _value(problem, base, found, sign * t)
+        value = _value(problem, base, found.tangent, sign * t)
         if value is None:
             return np.zeros(at.size, bool)
         move = np.where(np.isfinite(value), np.abs(value - at), 0.0)
@@ -226,15 +239,15 @@ def _leaves_gradually(
     return gradual, np.asarray(gradual & ~close & truly), moves
 
 
-def _value(problem: Problem, base: Base, found: Column, t: float) -> Vector | None:
+def _value(problem: Problem, base: Base, tangent: Tangent, t: float) -> Vector | None:
     """Returns the outputs where x is moved by `t` times its scale; `None` where f is not defined
     there.
     """
-    step = t * found.tangent.length
-    if abs(step) > problem.longest_step(np.sign(t) * found.tangent.vector, both=False):
+    step = t * tangent.length
+    if abs(step) > problem.longest_step(np.sign(t) * tangent.vector, both=False):
         return None
-    point = moved_by(problem, found.tangent, step)
-    move = describe_move(problem, found.tangent, step)
+    point = moved_by(problem, tangent, step)
+    move = describe_move(problem, tangent, step)
     value = attempt(lambda: evaluate(problem, base, point, move))
     return None if value is None else value[: base.Y.size]
 

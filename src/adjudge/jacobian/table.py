@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     CHANCE_PART,
+    COARSE_EPS,
     DOUBTED_ENTRIES,
     EXACT_UNITS,
     FEW_LEAVES,
@@ -26,6 +27,8 @@ from adjudge.constants import (
     HIDDEN_PART,
     LADDER_COLUMNS,
     LONGEST_STEP,
+    NARROW_BLOCK,
+    NARROW_BLOCKS,
     SATURATED_COLUMNS,
     SATURATED_UNITS,
     SEPARATIONS,
@@ -56,7 +59,7 @@ from adjudge.jacobian.column import (
 )
 from adjudge.jacobian.comparison import ERRORS, Comparison, Pairs, Tally, Tolerance, decide
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
-from adjudge.jacobian.saturation import count_saturated
+from adjudge.jacobian.saturation import count_saturated, stand_still
 from adjudge.jacobian.stages import (
     STAGES,
     TWO_EVALUATIONS,
@@ -324,6 +327,8 @@ class Table:
     outputs."""
     eps: float | None = None
     """The absolute step that the caller fixed for the first differences, if any."""
+    by_blocks: bool = False
+    """Whether blocks of entries are compared by themselves, too; see `NARROW_BLOCK`."""
     together: Tangent | None = None
     """The tangent of all leaves, where leaves share tangents."""
     rows: Vector | None = None
@@ -404,6 +409,9 @@ class Table:
                     trial = self.from_two_evaluations(item)
                     following = yield from self._judged(item, trial)
                     agenda.extendleft(reversed(following))
+            if self.by_blocks and not self._failed:
+                for item in self._blocks_of_entries(block):
+                    yield from self._judged(item, self.from_two_evaluations(item))
             # There has to be room for the rows of another block.
             if not (whole or self.budget.allows(self.budget.rows_allowed)):
                 return
@@ -468,6 +476,33 @@ class Table:
         for k in sorted(found):
             for unit in units.tangents(self.problem.origin, slice(k, k + 1)):
                 yield replace(unit, coordinate=None)  # with rows that are projections
+
+    def _blocks_of_entries(self, block: ColumnBlock) -> Iterator[Item]:
+        """Yields the comparisons of blocks of the entries of an input, each without the outputs
+        that do not depend on it.
+
+        The rounding of all outputs hides more than that of those that move with the block. What
+        these leave open was accepted as a part of the whole before.
+        """
+        along, problem, X = self._gradient(block.rows), self.problem, self.problem.X
+        if along is None or self.eps is not None or not self.tolerance.automatic:
+            return
+        together = self.probes.tangent(problem.origin, along)
+        for j in together.leaves:
+            part = X.slices[j]
+            if part.stop - part.start <= NARROW_BLOCK:
+                continue
+            count = min(-(-X.leaves[j].size // NARROW_BLOCK), NARROW_BLOCKS)
+            for members in np.array_split(np.arange(part.start, part.stop), count):
+                if not self.budget.allows(self.budget.column + 2):
+                    return
+                vector = np.zeros(X.size)
+                vector[members] = together.vector[members]
+                tangent = Tangent((j,), vector, together.length)
+                still = stand_still(self.base, tangent)
+                if still is not None and not np.all(still[: self.base.Y.size]):
+                    columns = self.columns.over(replace(self.base, hiding=still))
+                    yield Item(tangent, block, columns, depth=SEPARATIONS)
 
     @property
     def _visible(self) -> float:
@@ -1102,6 +1137,8 @@ def _doubt_of_separate(trial: Trial, examined: Examined) -> Doubt:
         return Doubt.DISAGREES
     if trial.columns.base.alone:
         agrees = trial.agrees and not any(np.any(c.coarse) for _, c, _ in trial.compared)
+    elif trial.columns.tolerance.eps > COARSE_EPS:
+        agrees = trial.agrees
     else:
         agrees = trial.shows(ERRORS[0])
     enough = examined.unseen >= LADDER_COLUMNS

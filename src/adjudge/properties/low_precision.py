@@ -383,11 +383,12 @@ class _LowPrecision:
         """
         beyond, counts = self._beyond(at, probe, BIAS_DRIFTS * self._drift(at))
         suspects = np.abs(_sides(beyond, counts)) >= ONE_SIDE
+        assert isinstance(self.high, Replayed)
         if not np.any(suspects):
             return np.zeros(self.of.size)
         for k, (point, row) in enumerate(zip(points, at[1].take(probe), strict=True)):
             w = (at[1].factors[k] if at[1].factors else 1.0) * self.probes[probe]
-            bound = rounding_of(self.low.base, self.letter, [w], point)
+            bound = rounding_of(self.low.base, self.letter, [w], point, self.high.factor)
             if bound is None:
                 return np.zeros(self.of.size)
             counts[k] &= bound <= np.abs(row)
@@ -522,7 +523,7 @@ class _LowPrecision:
         """
         high = self.high
         if isinstance(high, Replayed):
-            bound = rounding_of(self.low.base, self.letter, self.probes)
+            bound = rounding_of(self.low.base, self.letter, self.probes, factor=high.factor)
             if bound is None:
                 return np.zeros(self.of.size)
             return np.where(bound > (LOST_PART if shifted else 1.0) * found.size, bound, 0.0)

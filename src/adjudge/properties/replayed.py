@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from adjudge.constants import CANCELLED_PART, KNOWN_PART, NARROW_EXACT_WORK
+from adjudge.constants import CANCELLED_PART, KNOWN_PART, NARROW_EXACT_WORK, UNASKED_EXACT_WORK
 from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import ByReference, Direction, by_replay
 from adjudge.floats import EPS, Vector
@@ -19,11 +19,11 @@ from adjudge.problem import Base
 class Replayed:
     """The function of a problem in exact arithmetic."""
 
-    def __init__(self, base: Base, asked: ByReference) -> None:
-        """`asked` replays the function of `base`. Raises `NotSupportedError` where its values or
-        derivatives at x are not finite, or not decided.
+    def __init__(self, base: Base, asked: ByReference, factor: int = 1) -> None:
+        """`asked` replays the function of `base`, with up to `factor` times the usual work. Raises
+        `NotSupportedError` where its values or derivatives at x are not finite, or not decided.
         """
-        self.base, self.asked = base, asked
+        self.base, self.asked, self.factor = base, asked, factor
         x = base.problem.origin
         gradient = self.derivative(x, "R", np.ones(base.Y.size))
         if not (np.all(np.isfinite(self.value(x))) and np.all(np.isfinite(gradient))):
@@ -90,30 +90,34 @@ class ReplayedAtPoints:
         return np.array([self._found[probe, k] for k in range(len(self.points[:count]))])
 
 
-def replayed(base: Base) -> Replayed | None:
+def replayed(base: Base, factor: int = 1) -> Replayed | None:
     """Returns the function of a problem in exact arithmetic; `None` where it cannot be replayed, or
-    its gradient is much work.
+    it or its gradient takes more than `factor` times the usual work.
     """
     problem = base.problem
     if problem.modes_taken:
         return None
-    asked = by_replay(problem, base)
-    if asked is None or asked.gradient_work > NARROW_EXACT_WORK:
+    asked = by_replay(problem, base, work=factor * UNASKED_EXACT_WORK)
+    if asked is None or asked.gradient_work > factor * NARROW_EXACT_WORK:
         return None
-    return attempt(lambda: Replayed(base, asked), NotSupportedError)
+    return attempt(lambda: Replayed(base, asked, factor), NotSupportedError)
 
 
 def rounding_of(
-    base: Base, letter: str, probes: Sequence[Vector], x: Vector | None = None
+    base: Base,
+    letter: str,
+    probes: Sequence[Vector],
+    x: Vector | None = None,
+    factor: int = 1,
 ) -> Vector | None:
     """Returns what roundings of the program can do to the derivative for these probes at a point,
-    by default that of `base`, at most and by entry; `None` where f cannot be replayed, and anything
-    at a point at which f raises.
+    by default that of `base`, at most and by entry; `None` where f cannot be replayed with up to
+    `factor` times the usual work, and anything at a point at which f raises.
     """
     problem = base.problem
     if problem.modes_taken:
         return None
-    found = by_replay(problem, base)
+    found = by_replay(problem, base, work=factor * UNASKED_EXACT_WORK)
     asked = None if found is None else found.rounded(base.coarsest_eps)
     if asked is None:
         return None
