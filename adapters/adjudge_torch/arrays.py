@@ -141,7 +141,9 @@ class TorchArrays(ArrayOperations):
         if array.numel() == 0 or array.layout is not torch.strided or is_wrapper(array):
             return array
         # Not new_empty: what a rule that ignores strides makes of the gaps has to be repeatable.
-        spread = array.new_zeros((*array.shape, 2)).select(-1, 0)
+        spread = array.new_zeros((*array.shape, 2)).select(-1, 1)
+        if array.is_complex():  # as what comes from a conjugate, which is taken when it is read
+            return spread.copy_(array.detach().conj()).conj()
         return spread.copy_(array.detach())
 
     def expanded(self, array: Array, axis: int | None = None) -> Array | None:

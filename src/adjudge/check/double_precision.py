@@ -16,6 +16,7 @@ from adjudge.check.one_problem import (
     judge_differences,
     judge_here_or_nearby,
     judge_properties,
+    overflows,
 )
 from adjudge.check.options import Settings
 from adjudge.constants import (
@@ -37,6 +38,7 @@ from adjudge.findings import (
     CoarseAgreement,
     Disagreement,
     Finding,
+    NotHomogeneous,
     NotInDouble,
     Refusal,
     Remedy,
@@ -59,6 +61,7 @@ from adjudge.problem import (
     generator,
     largest,
     observe,
+    random_cotangent,
 )
 from adjudge.properties import LowPrecisionResult, compare_low_precision, replayed
 from adjudge.report import why_not_in_double
@@ -455,6 +458,8 @@ def _in_double(
             if formula is not None and _off_by_constants(formula, base64, letters, constants):
                 asked = replace(asked, constants=constants)
                 formula = _formula(composition, double, base, base64, asked)
+            if formula is not None and formula.tolerance.eps <= COARSE_EPS:
+                _overflow_in_double(outcome, wide, settings.seed)
         refuse_if_raised(caught)
     if formula is None:
         raise _refused(Refusal.NARROW_INSIDE)
@@ -476,6 +481,22 @@ def _in_double(
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]
     return _together(outcome, formula)
+
+
+def _overflow_in_double(outcome: Judgement, wide: Evaluator, seed: int) -> None:
+    """Makes an error of the note that the image of a large probe is not finite, where it is not
+    finite in double precision either.
+    """
+    for k, one in enumerate(outcome.findings):
+        detail = one.detail
+        if not (one.note and overflows(one)):
+            continue
+        assert isinstance(detail, NotHomogeneous)
+        by = wide.base.Y if detail.rule is Rule.VJP else wide.problem.X
+        probe = detail.factor * random_cotangent(by, seed)
+        image = _image(wide.base, detail.rule.letter, probe)
+        if not np.all(np.isfinite(image)):
+            outcome.findings[k] = replace(one, note=False)
 
 
 def _formula(

@@ -9,6 +9,7 @@ answer open, `judge_here_or_nearby` asks for it again at points where f is smoot
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,6 +67,7 @@ from adjudge.findings import (
     LayoutRaised,
     Nearby,
     NothingCompared,
+    NotHomogeneous,
     NotSupported,
     Pair,
     Raised,
@@ -120,6 +122,12 @@ from adjudge.properties import (
     open_for_cache,
 )
 from adjudge.report import Located, SearchWork, likely_mistake, locate_entries
+
+
+def overflows(finding: Finding) -> bool:
+    """Returns whether the finding is that the image of a large probe is not finite."""
+    detail = finding.detail
+    return isinstance(detail, NotHomogeneous) and not math.isfinite(detail.one)
 
 
 @dataclass
@@ -571,13 +579,15 @@ class _Case:
         undefined = self.settings.check_undefined_grad and self.problem.backend.undefined_cotangents
         if rows > 1 and table.rows is not None and budget.rows == rows:
             findings += pullbacks.additive_rows(row, table.rows)
-        elif (
-            self.in_life is None
-            and not self._layout_matters
-            and (rows > 1 or (not undefined and not table.probes.full))
-            and budget.affords(Task.ADDITIVITY, 2)
-        ):
-            self.in_life = pullbacks.as_in_life(row)
+            added = True
+        else:
+            # sums say nothing of a loss, whose cotangents are the multiples of one
+            added = rows == 1 and (undefined or table.probes.full or self.base.Y.size == 1)
+        if self.in_life is None and not self._layout_matters:
+            if added and budget.allows(1):
+                findings += pullbacks.small(row)
+            elif not added and budget.affords(Task.ADDITIVITY, 2):
+                self.in_life = pullbacks.as_in_life(row)
         if self.in_life is not None:
             findings += pullbacks.additive_pair(row, self.in_life)
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
@@ -668,6 +678,8 @@ class _Case:
         if table.carried_dtype is not None:
             self.identities.tolerance = self.found.tolerance = table.tolerance
             self.found.findings.append(_carries_less(table, table.carried_dtype))
+            if table.tolerance.eps > COARSE_EPS:  # which has no room for a large probe
+                self.found.findings = [f for f in self.found.findings if not overflows(f)]
 
     @property
     def _differences_are_exact(self) -> bool:

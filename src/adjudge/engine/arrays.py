@@ -77,8 +77,8 @@ class PlainArrays(ArrayOperations):
             return array
         # Not np.empty: what a rule that ignores strides makes of the gaps has to be repeatable.
         wide = np.zeros((*array.shape, 2), array.dtype)
-        wide[..., 0] = array
-        return wide[..., 0]
+        wide[..., 1] = array  # with an offset as well
+        return wide[..., 1]
 
     def expanded(self, array: Array, axis: int | None = None) -> Array | None:
         if not isinstance(array, np.ndarray) or array.size < 2:

@@ -168,6 +168,7 @@ class LinearRule:
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
                 yield from self.layout_matters(turned, scaled, Layout.TURNED)
+        yield from self._not_finite(factor, scaled, first)
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
@@ -203,6 +204,25 @@ class LinearRule:
             yield from self._unrepeatable(pairs)
         if self.rule is Rule.VJP:
             yield from self.zero(u, first)
+
+    def _not_finite(self, factor: float, scaled: Vector, first: Vector) -> Iterator[Finding]:
+        """Returns the finding that the image of a large probe is not finite where `first`, that of
+        the probe itself, is.
+
+        The probe is far from where its dtype overflows. What does so in double precision is no
+        number on the way that happens to be large, and elsewhere that is a note: double precision
+        tells. Where f computes in float16 inside, the probe shows nothing.
+        """
+        lost = np.isfinite(first) & ~np.isfinite(scaled)
+        if not lost.any() or self.checks.tolerance.equal_nan:
+            return
+        eps = max(self.checks.tolerance.eps, narrowest_eps(self.checks.problem, self.checks.base))
+        if eps > COARSE_EPS:
+            return
+        k, others = int(np.argmax(lost)), int(lost.sum()) - 1
+        detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
+        entry, remedy = self.image.entry(k), Remedy.MULTIPLY_BY_PROBE
+        yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=eps > DOUBLE)
 
     def _rounds_with_size(self, u: Vector, first: Vector, scaled: Vector, factor: float) -> bool:
         """Returns whether the image loses digits in proportion to the size of its probe. What a
@@ -594,15 +614,21 @@ class Pullbacks:
     def laid(self, w: Vector, layout: Layout) -> MaybeArrays:
         """Returns the cotangent `w` in this memory layout, where an output has it."""
         base, arrays = self.checks.base, self.checks.problem.backend.arrays
-        made = list(self.reverse.cotangent(base, w, zeros=layout is Layout.TURNED))
+        zeros = layout in (Layout.TURNED, Layout.PART)
+        made = list(self.reverse.cotangent(base, w, zeros=zeros))
         for k, array in enumerate(made):
             if array is None or self.strided[k] < (2 if layout is Layout.TURNED else 1):
                 continue
             long = [axis for axis, n in enumerate(array.shape) if n > 1]
-            if layout is Layout.EXPANDED or layout is Layout.ROWS:
+            if layout is Layout.PART:
+                flat = arrays.xp.reshape(array, (-1,))
+                larger = arrays.xp.concat([arrays.xp.zeros_like(flat), flat])
+                made[k] = arrays.xp.reshape(larger[flat.shape[0] :], array.shape)
+                continue
+            if layout in (Layout.EXPANDED, Layout.ROWS, Layout.LAST):
                 if self._may_repeat(k):
-                    one = layout is Layout.ROWS and len(long) > 1
-                    made[k] = arrays.expanded(array, long[0] if one else None)
+                    axis = {Layout.ROWS: long[0], Layout.LAST: long[-1]}.get(layout)
+                    made[k] = arrays.expanded(array, axis if len(long) > 1 else None)
                 continue
             axes = list(range(array.ndim - 1, -1, -1))
             if layout is Layout.TURNED:
@@ -628,27 +654,27 @@ class Pullbacks:
         """Returns what the rule makes of cotangents as they come in life; `one` is `J* u`.
 
         The first is a single number, expanded to the shape of its output as the cotangent of a sum
-        is, and the second a single row, as that of a sum over the first axis is. Their sum with u
-        is transposed in memory, with gaps, and zero in its first row, as that of a masked loss is.
-        All are `small`, as that of a mean over a million entries is. Without strides there is one,
-        and it is random.
+        is, the second has one number for each row, and the third is a single row, as those of sums
+        over the last and the first axis. Their sum with u is transposed in memory, with gaps, and
+        zero in its first row, as that of a masked loss is. All are `small`, as that of a mean over
+        a million entries is. Without strides there is one, and it is random.
         """
         reverse, size = self.reverse, SMALL_PROBES if small and self._may_be_small else 1.0
         images: list[Vector] = []
-        with Catching() as caught:
-            for layout, w in self._in_life(size):
-                handed = self.laid(w, layout)
-                del w
-                images.append(reverse.pull(handed)[0])
-                del handed
-        if caught.error is not None:
-            if not any(self.strided):
-                raise caught.error
-            # what a contiguous cotangent raises as well is raised
-            reverse.row(self.checks.base, [*self._in_life(size)][len(images)][1])
-        elif self._add_up(one, images, size):
+        error: BaseException | None = None
+        for layout, w in self._in_life(size):
+            with Catching() as caught:
+                images.append(reverse.pull(self.laid(w, layout))[0])
+            if caught.error is not None:
+                if not any(self.strided):
+                    raise caught.error
+                error = error or caught.error
+                # what a contiguous cotangent raises as well is raised
+                images.append(reverse.row(self.checks.base, w))
+            del w  # it may be large
+        if error is None and self._add_up(one, images, size):
             images = []
-        return Images(images, size, caught.error)
+        return Images(images, size, error)
 
     def _in_life(self, size: float) -> Iterator[tuple[Layout, Vector]]:
         """Yields the cotangents of that size beside u with their memory layouts; the last one is
@@ -657,9 +683,8 @@ class Pullbacks:
         base, lies = self.checks.base, max(self.strided, default=0)
         v = random_cotangent(base.Y, self.checks.probes.seed, Stream.SECOND_COTANGENT)
         whole = [self.cotangent]
-        layouts = [
-            layout for layout, least in ((Layout.EXPANDED, 0), (Layout.ROWS, 2)) if lies >= least
-        ]
+        expanded = ((Layout.EXPANDED, 0), (Layout.LAST, 2), (Layout.ROWS, 2))
+        layouts = [layout for layout, least in expanded if lies >= least]
         for layout in layouts:
             term = v if layout is layouts[-1] else v.copy()
             for k, part in enumerate(base.Y.slices):
@@ -667,6 +692,12 @@ class Pullbacks:
                 width = 2 if base.Y.leaves[k].complex else 1
                 rows = next((n for n in shape if n > 1), 1)
                 if rows == 1 or part.start == part.stop:
+                    continue
+                if layout is Layout.LAST and self.strided[k] > 1:
+                    last = [n for n in shape if n > 1][-1]
+                    if self._may_repeat(k):
+                        lines = term[part].reshape(-1, last, width)
+                        lines[:] = lines[:, :1]
                     continue
                 few = self.strided[k] < 2 or layout is Layout.EXPANDED
                 table = term[part].reshape(-1, width) if few else term[part].reshape(rows, -1)
@@ -698,12 +729,35 @@ class Pullbacks:
         smallest = max([leaf.tiny for leaf in self.checks.problem.X.leaves] + [UNDERFLOW])
         return float(np.max(np.abs(image), initial=0.0)) * SMALL_PROBES**2 > smallest
 
+    def small(self, one: Vector) -> Iterator[Finding]:
+        """Compares the image of a small multiple of u with `one`, which is `J* u`.
+
+        A loss has one cotangent up to a factor, and rows show that others add up. Without this a
+        rule that cuts its cotangent off below some magnitude, or divides by a norm plus 1e-8,
+        passes for a loss.
+        """
+        checks, rule = self.checks, self.rule
+        eps = max(checks.tolerance.eps, narrowest_eps(checks.problem, checks.base))
+        if not self._may_be_small or eps > COARSE_EPS:  # small numbers underflow in float16
+            return
+        small = self.reverse.row(checks.base, -SMALL_PROBES * self.cotangent) / -SMALL_PROBES
+        if equal_entries(small, one):
+            checks.compared += one.size
+            return
+        differ = partial(NotHomogeneous, rule=rule.rule, factor=SMALL_PROBES)
+        status, remedy = Status.NONLINEAR, Remedy.MULTIPLY_BY_PROBE
+        found = list(rule.equal(status, (small, one), differ, remedy))
+        # a rule that varies differs from itself as well
+        if found and not list(
+            rule.equal(status, (rule.apply(self.cotangent), one), differ, remedy)
+        ):
+            yield from found
+
     def additive_pair(self, one: Vector, images: Images) -> Iterator[Finding]:
         """Compares the image of the sum with the sum of the images, of which `one` is `J* u`."""
         base, reverse, rule = self.checks.base, self.reverse, self.rule
         if images.error is not None:
             yield rule.raised_for_layout(images.error)
-            return
         if not images.of:
             self.checks.compared += one.size
             return
@@ -782,14 +836,20 @@ class Pullbacks:
         A rule that reads what its forward pass left on a class or in a global is right where each
         call is pulled back before the next one, as at the start of a check, and wrong for a
         function that is used twice. A vjp by hand is called with x, right after f, and may rely on
-        that; and what is compiled runs no such code when it is called.
+        that; and what is compiled runs no such code when it is called. The cotangent is a part of
+        a larger array here, as behind a concatenation, which shows a rule that reads memory from
+        its start.
         """
         checks = self.checks
         problem, base, eps = checks.problem, checks.base, checks.tolerance.eps
         compiled = problem.backend.usually_compiled
         if compiled or problem.modes_taken or isinstance(problem.backend, HandBackend):
             return
-        take = partial(self.reverse.row, base, self.cotangent, zeros=True)
+
+        def take(layout: Layout | None = None) -> Vector:
+            if layout is None:
+                return self.reverse.row(base, self.cotangent, zeros=True)
+            return self.reverse.pull(self.laid(self.cotangent, layout))[0]
 
         def elsewhere() -> None:
             # far enough for a derivative to change by more than its rounding
@@ -801,13 +861,18 @@ class Pullbacks:
         if eps > DOUBLE or problem.counts.purpose in PURPOSES_AT_X:
             elsewhere()
         # What is written in place between two calls raises, and gives nobody a wrong number.
-        late = attempt(take, NotSupportedError)
+        late = attempt(partial(take, Layout.PART if any(self.strided) else None), NotSupportedError)
         if late is None:
             return
         both, remedy = (late, row), Remedy.KEEP_WITH_CALL
         found = list(self.rule.equal(Status.INCONSISTENT, both, AnotherAfterwards, remedy))
         if not found:
             return
+        if any(self.strided) and (plain := attempt(take, NotSupportedError)) is not None:
+            of_layout = list(self.rule.layout_matters(late, plain, Layout.PART))
+            yield from of_layout
+            if of_layout:
+                return
         # A rule that varies from run to run differs without any evaluation as well.
         again = Reverse(problem)
         before, at_once = (again.row(base, self.cotangent, zeros=True) for _ in range(2))

@@ -34,7 +34,11 @@ def with_gaps(w, make):
 
 
 def with_rows(w, make):
-    return make(w) if 0 in w.strides and any(w.strides) else w
+    return make(w) if w.strides[0] == 0 and any(w.strides) else w
+
+
+def with_last(w, make):
+    return make(w) if w.strides[-1] == 0 and any(w.strides) else w
 
 
 def transposed(w, make):
@@ -67,7 +71,8 @@ GARBLED = {
     "in the order of memory": lambda w: w.ravel(order="K").reshape(w.shape),
 }
 OTHERS = {
-    "expanded along one axis (stride 0)": (with_rows, np.zeros_like),
+    "expanded along its first axis (stride 0)": (with_rows, np.zeros_like),
+    "expanded along its last axis (stride 0)": (with_last, LAYOUTS["the first entry alone"]),
     "for one transposed": (transposed, GARBLED["in the order of memory"]),
 }
 
@@ -123,6 +128,18 @@ def test_what_a_rule_by_hand_raises_for_a_layout_is_a_note(mode):
     assert "view size is not compatible" in text_of(found)
 
 
+def test_a_rule_that_raises_for_one_layout_is_judged_in_the_others():
+    def vjp(x, w):
+        if w.strides == (0, 0):
+            raise ValueError("overlapping memory")
+        return with_rows(w, np.zeros_like) * np.cos(x)
+
+    report = examine(ByHand(np.sin, vjp=vjp), at(), seed=0)
+
+    assert [LayoutMatters] == details(report)
+    assert LayoutRaised in {type(finding.detail) for finding in report.findings}
+
+
 CLIPS = {
     "beyond ten": lambda w: np.clip(w, -10, 10),
     "beyond ten thousand": lambda w: np.clip(w, -1e4, 1e4),
@@ -144,6 +161,22 @@ CUT = {
 @pytest.mark.parametrize("name", CUT)
 def test_a_gradient_that_is_cut_off_below_a_magnitude_fails(name, seed, dtype):
     report = examine(by(lambda w: CUT[name](w).astype(w.dtype)), at(dtype), seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert NotHomogeneous in details(report)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("mode", ["auto", "full"])
+def test_a_gradient_of_a_loss_that_is_cut_off_below_a_magnitude_fails(mode, name, seed, dtype):
+    """It has no layouts, and one cotangent says nothing of sums."""
+
+    def vjp(x, w):
+        return (2 * CUT[name](w) * x).astype(x.dtype)
+
+    report = examine(ByHand(lambda x: (x * x).sum(), vjp=vjp), at(dtype), seed=seed, mode=mode)
 
     assert report.verdict is Verdict.FAIL
     assert NotHomogeneous in details(report)
@@ -293,6 +326,44 @@ def test_gradients_that_overflow_for_a_large_cotangent_are_no_error():
     steep = ByHand(lambda x: 1e35 * x, vjp=lambda x, w: (1e35 * w).astype(w.dtype))
 
     assert examine(steep, at("float32"), seed=0).verdict is Verdict.PASS
+
+
+OVERFLOWS = {
+    "infinite beyond 65504": lambda w: np.where(np.abs(w) > 65504, np.inf, w),
+    "NaN beyond 65504": lambda w: np.where(np.abs(w) > 65504, np.nan, w),
+}
+
+
+@pytest.mark.parametrize("f", [np.sin, lambda x: np.sin(x).sum()], ids=["array", "loss"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("name", OVERFLOWS)
+def test_a_gradient_that_is_not_finite_for_a_large_cotangent_fails(name, seed, dtype, f):
+    """In float32 double precision tells whether numbers on the way are too large for that."""
+
+    def vjp(x, w):
+        return (OVERFLOWS[name](w) * np.cos(x)).astype(x.dtype)
+
+    report = examine(ByHand(f, vjp=vjp), at(dtype), seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert [NotHomogeneous] == details(report)
+
+
+def test_what_overflows_on_the_way_in_float32_alone_is_a_note():
+    def softmax(x):
+        return np.exp(x) / np.exp(x).sum()
+
+    def vjp(x, w):
+        e = np.exp(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return ((w * e * e.sum() - e * (w * e).sum()) / e.sum() / e.sum()).astype(x.dtype)
+
+    x = np.array([40.0, 40.5, 41.0], "float32")
+    report = examine(ByHand(softmax, vjp=vjp), x, seed=0)
+
+    assert report.verdict is Verdict.PASS
+    assert [NotHomogeneous] == [type(finding.detail) for finding in report.findings]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

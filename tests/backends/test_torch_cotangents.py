@@ -1,0 +1,86 @@
+"""Cotangents as other operations of PyTorch hand them on: parts of larger arrays, conjugates."""
+
+import pytest
+from frameworks import torch
+
+from adjudge import Verdict, examine
+from adjudge.findings import LayoutMatters, NotHomogeneous
+
+pytest.importorskip("torch")
+SEEDS = range(10)
+pytestmark = pytest.mark.backend
+
+
+def rule(f, vjp):
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return f(x)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return vjp(x, g)
+
+    return Rule.apply
+
+
+def at(*shape, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
+
+
+def from_its_start(g):
+    """The cotangent as code reads it that takes its memory from the start."""
+    flat = g.contiguous()
+    whole = torch.empty(0, dtype=g.dtype).set_(flat.untyped_storage())
+    return whole[: g.numel()].view(g.shape)
+
+
+def without_conjugation(g):
+    """The cotangent as code reads it that takes strides from it, and no more."""
+    if not g.is_conj():
+        return g
+    return torch.view_as_complex(torch.view_as_real(g.resolve_conj()) * torch.tensor([1.0, -1.0]))
+
+
+def details(report):
+    return [type(f.detail) for f in report.findings if f.verdict is Verdict.FAIL]
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 2)])
+def test_a_rule_that_reads_memory_from_its_start_fails(shape):
+    """Behind a concatenation it gives the gradient of another part."""
+    for seed in SEEDS:
+        right = rule(torch.sin, lambda x, g: g * x.cos())
+        wrong = rule(torch.sin, lambda x, g: from_its_start(g) * x.cos())
+
+        assert examine(right, (at(*shape),), seed=seed).verdict is Verdict.PASS
+        report = examine(wrong, (at(*shape),), seed=seed, blame=False)
+        assert [LayoutMatters] == details(report)
+        assert "with an offset in memory" in str(report)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 4)])
+def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(shape):
+    x = at(*shape, dtype=torch.complex128)
+    for seed in SEEDS:
+        right = rule(torch.sin, lambda x, g: g * x.cos().conj())
+        wrong = rule(torch.sin, lambda x, g: without_conjugation(g) * x.cos().conj())
+
+        assert examine(right, (x,), seed=seed).verdict is Verdict.PASS
+        assert [LayoutMatters] == details(examine(wrong, (x,), seed=seed, blame=False))
+
+
+@pytest.mark.parametrize("size", [(), (1,)])
+def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(size):
+    def f(x):
+        return (x * x).sum().reshape(size)
+
+    for seed in SEEDS:
+        right = rule(f, lambda x, g: 2 * g * x)
+        wrong = rule(f, lambda x, g: 2 * torch.where(g.abs() < 1e-5, 0.0, g) * x)
+
+        assert examine(right, (at(5),), seed=seed).verdict is Verdict.PASS
+        assert [NotHomogeneous] == details(examine(wrong, (at(5),), seed=seed, blame=False))
