@@ -955,6 +955,14 @@ class NotFinite(Detail):
     them."""
 
 
+class InputNotFinite(Detail):
+    """Some entries of x are not finite, and nothing is compared along them."""
+
+    value: float
+    count: int
+    entries: int
+
+
 class Attribute(StrEnum):
     """What a derivative has in common with what it is the derivative of."""
 

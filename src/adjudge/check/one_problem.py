@@ -320,7 +320,7 @@ class _Case:
     def __init__(self, base: Base, settings: Settings) -> None:
         """Evaluates nothing but what `leave_out` needs."""
         problem = base.problem
-        if not (base.finite or settings.equal_nan):
+        if not base.finite:
             needed = least_work(problem.modes_taken, settings.letters)
             if problem.counts.allows(needed + 4):
                 base = leave_out(base, settings.seed)
@@ -369,6 +369,7 @@ class _Case:
     def tell_left_out(self) -> None:
         """Tells of values that are not finite at x or beside it, and are compared nowhere."""
         self.found.findings += self.identities.left_out(self._claims)
+        self.found.findings += self.identities.input_left_out()
 
     def _claims(self, outputs: NDArray[np.bool_]) -> bool:
         """Returns whether a rule gives these outputs a derivative."""

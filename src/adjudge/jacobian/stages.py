@@ -1193,8 +1193,9 @@ class MeasuredNoise(Stage):
     Without it right derivatives of long sums, and of solvers that stop at a tolerance, fail:
     rounding inside of f exceeds the rounding of its values. Where all that is left lies between the
     slopes to both sides of a kink it is not measured: points that lie across kinks scatter as noise
-    does, and of a max pool with ties the longest steps were then believed. Costs up to forty
-    evaluations.
+    does, and of a max pool with ties the longest steps were then believed. So do points that lie
+    across a reordering, as all of a sort do: noise widens a bar, and where the value leaves the one
+    that it had by more than the new one, neither is believed alone. Costs up to forty evaluations.
     Standard: the residuals of a polynomial, as in ECnoise (Moré and Wild, SIAM J. Sci. Comput. 33,
     2011); what is done with them is ours.
     """
@@ -1208,7 +1209,23 @@ class MeasuredNoise(Stage):
     def apply(self, trial: Trial) -> Trial:
         doubted = _doubted_outputs(trial.columns, trial.compared)
         finest = trial.along(Effort.MEASURED_NOISE, doubted=doubted)
-        return replace(trial, noisy=True).with_finer(finest, self.name)
+        after = replace(trial, noisy=True).with_finer(finest, self.name)
+        both = zip(trial.compared, after.compared, strict=True)
+        return after.with_compared([_between(old, new) for old, new in both], self.name)
+
+
+def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
+    """Returns the new comparison with those entries open of which the two estimates exclude each
+    other, and whose automatic value is no farther from one of them than that.
+    """
+    before, after = old.comparison, new.comparison
+    apart = np.abs(after.reference - before.reference)
+    off = np.fmin(before.difference - before.allowed, after.difference - after.allowed)
+    unknown = np.asarray((apart > before.error + after.error) & (off <= apart))
+    if not np.any(unknown):
+        return new
+    error = np.where(unknown, np.fmax(after.error, after.difference), after.error)
+    return new._replace(comparison=replace(after, error=error)).opened(unknown)
 
 
 class ClaimedSteps(Stage):

@@ -31,10 +31,12 @@ from adjudge.constants import (
     NARROW_BLOCKS,
     SATURATED_COLUMNS,
     SATURATED_UNITS,
+    SATURATION_DISTANCES,
     SEPARATIONS,
     SIGNIFICANT_PART,
     TRUNCATION_ROOM,
 )
+from adjudge.errors import attempt
 from adjudge.estimate import SIGNIFICANT_BITS, Column, Effort, Estimator, at_fixed_step
 from adjudge.findings import (
     BudgetSpent,
@@ -76,9 +78,11 @@ from adjudge.problem import (
     Forward,
     Probes,
     Problem,
+    Purpose,
     Reverse,
     Tangent,
     colored_tangents,
+    evaluate,
     halves,
     shared_tangents,
 )
@@ -329,6 +333,8 @@ class Table:
     """The absolute step that the caller fixed for the first differences, if any."""
     by_blocks: bool = False
     """Whether blocks of entries are compared by themselves, too; see `NARROW_BLOCK`."""
+    resting: NDArray[np.intp] | None = None
+    """The coordinates that no random tangent moves, since the rule gives NaN there."""
     together: Tangent | None = None
     """The tangent of all leaves, where leaves share tangents."""
     rows: Vector | None = None
@@ -393,8 +399,9 @@ class Table:
         """
         for block in self._blocks():
             whole = block.columns == slice(0, self.problem.X.size)
+            block = self._without_undefined(block)
             self.rows = block.rows if whole else None
-            settled = self._compare_colored(block)
+            settled = self._compare_colored(block) | self._unknown(block)
             tangents: Iterator[Tangent] = chain(self._tangents(block), self._doubted_entries(block))
             if self.problem.counts.ahead is not None and self.eps is None:
                 tangents = self._begun(t for t in tangents if t.coordinate not in settled)
@@ -443,10 +450,19 @@ class Table:
         plain = problem.finite and problem.bounds is None
         least = 2 if self.affine is None else FEW_LEAVES + 1
         if along is None or not (automatic and plain) or probes.columns < least:
-            yield from probes.tangents(problem.origin, block.columns, along)
+            for tangent in probes.tangents(problem.origin, block.columns, along):
+                yield self._rested(tangent)
         else:
-            self.together = probes.tangent(problem.origin, along)
+            self.together = self._rested(probes.tangent(problem.origin, along))
             yield from shared_tangents(probes.X, self.together, along, self._visible)
+
+    def _rested(self, tangent: Tangent) -> Tangent:
+        """Returns the tangent without the entries that no tangent moves."""
+        if self.resting is None:
+            return tangent
+        vector = tangent.vector.copy()
+        vector[self.resting] = 0.0
+        return replace(tangent, vector=vector)
 
     def _doubted_entries(self, block: ColumnBlock) -> Iterator[Tangent]:
         """Yields unit tangents of the entries in which a row differs most from the exact gradient,
@@ -571,6 +587,45 @@ class Table:
                 self._forward_against_reverse(trial)
         self.budget.columns += len(settled)
         return settled
+
+    def _without_undefined(self, block: ColumnBlock) -> ColumnBlock:
+        """Returns the block with zeros where its rows are not finite, beside outputs that are left
+        out: the rule multiplies the zero cotangent of `sqrt` at -1 by NaN. Without this nothing
+        else of a projection is judged.
+
+        Where no output that is compared moves with these entries of x, zero is the derivative.
+        Where one does, tangents do not move them, and unit tangents show each as it is. Costs two
+        evaluations. Ours.
+        """
+        rows, base, problem = block.rows, self.base, self.problem
+        if rows is None or base.omitted is None or np.isfinite(rows).all():
+            return block
+        lost = ~np.isfinite(rows).all(axis=0)
+        move = np.zeros(problem.X.size)
+        move[block.columns] = np.where(lost, SATURATION_DISTANCES[1], 0.0)
+        move = np.where(np.isfinite(problem.origin), move * problem.length_scales, 0.0)
+        for side in (move, -move):
+            point = problem.clipped(problem.origin + side)
+            value = attempt(partial(evaluate, problem, base, point, Purpose.BESIDE_NOT_FINITE))
+            if value is None or not np.array_equal(value, base.values, equal_nan=True):
+                if self.probes.full:
+                    return block
+                self.resting = np.flatnonzero(move)
+        return replace(block, rows=np.where(lost, 0.0, rows))
+
+    def _unknown(self, block: ColumnBlock) -> set[int]:
+        """Returns the coordinates of a block along which nothing can be known, since x is NaN there
+        or the rule gives NaN at an infinity, where others remain. They count as compared.
+        """
+        problem = self.problem
+        if problem.finite or not self.probes.full or not np.isfinite(problem.origin).any():
+            return set()
+        known = np.isfinite(problem.origin)[block.columns]
+        if block.rows is not None:
+            known |= np.isinf(problem.origin)[block.columns] & np.isfinite(block.rows).all(axis=0)
+        found = {block.columns.start + int(k) for k in np.flatnonzero(~known)}
+        self.budget.columns += len(found)
+        return found
 
     def _blocks(self) -> Iterator[ColumnBlock]:
         """Yields blocks of columns with their rows by reverse mode, so that a large table need not

@@ -737,20 +737,21 @@ class Pullbacks:
         passes for a loss.
         """
         checks, rule = self.checks, self.rule
-        eps = max(checks.tolerance.eps, narrowest_eps(checks.problem, checks.base))
-        if not self._may_be_small or eps > COARSE_EPS:  # small numbers underflow in float16
+        if not self._may_be_small:
             return
-        small = self.reverse.row(checks.base, -SMALL_PROBES * self.cotangent) / -SMALL_PROBES
+        u = self.cotangent
+        small = self.reverse.row(checks.base, -SMALL_PROBES * u) / -SMALL_PROBES
+        checks.compared += one.size
         if equal_entries(small, one):
-            checks.compared += one.size
             return
         differ = partial(NotHomogeneous, rule=rule.rule, factor=SMALL_PROBES)
         status, remedy = Status.NONLINEAR, Remedy.MULTIPLY_BY_PROBE
         found = list(rule.equal(status, (small, one), differ, remedy))
         # a rule that varies differs from itself as well
-        if found and not list(
-            rule.equal(status, (rule.apply(self.cotangent), one), differ, remedy)
-        ):
+        if not found or list(rule.equal(status, (rule.apply(u), one), differ, remedy)):
+            return
+        # small numbers underflow in float16
+        if narrowest_eps(checks.problem, checks.base) <= COARSE_EPS:
             yield from found
 
     def additive_pair(self, one: Vector, images: Images) -> Iterator[Finding]:
@@ -846,10 +847,8 @@ class Pullbacks:
         if compiled or problem.modes_taken or isinstance(problem.backend, HandBackend):
             return
 
-        def take(layout: Layout | None = None) -> Vector:
-            if layout is None:
-                return self.reverse.row(base, self.cotangent, zeros=True)
-            return self.reverse.pull(self.laid(self.cotangent, layout))[0]
+        def take() -> Vector:
+            return self.reverse.pull(self.laid(self.cotangent, Layout.PART))[0]
 
         def elsewhere() -> None:
             # far enough for a derivative to change by more than its rounding
@@ -861,25 +860,23 @@ class Pullbacks:
         if eps > DOUBLE or problem.counts.purpose in PURPOSES_AT_X:
             elsewhere()
         # What is written in place between two calls raises, and gives nobody a wrong number.
-        late = attempt(partial(take, Layout.PART if any(self.strided) else None), NotSupportedError)
+        late = attempt(take, NotSupportedError)
         if late is None:
             return
         both, remedy = (late, row), Remedy.KEEP_WITH_CALL
         found = list(self.rule.equal(Status.INCONSISTENT, both, AnotherAfterwards, remedy))
         if not found:
             return
-        if any(self.strided) and (plain := attempt(take, NotSupportedError)) is not None:
-            of_layout = list(self.rule.layout_matters(late, plain, Layout.PART))
-            yield from of_layout
-            if of_layout:
-                return
         # A rule that varies from run to run differs without any evaluation as well.
         again = Reverse(problem)
         before, at_once = (again.row(base, self.cotangent, zeros=True) for _ in range(2))
         elsewhere()
         after = again.row(base, self.cotangent, zeros=True)
-        if largest_difference(before, after) > RUNS_APART * largest_difference(before, at_once):
+        varies = RUNS_APART * largest_difference(before, at_once)
+        if largest_difference(before, after) > varies:
             yield from found
+        elif any(self.strided) and largest_difference(late, row) > varies:
+            yield from self.rule.layout_matters(late, row, Layout.PART)
 
     @cached_property
     def parts(self) -> list[Sequence[int]]:

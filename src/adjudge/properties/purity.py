@@ -37,6 +37,7 @@ from adjudge.findings import (
     Culprit,
     Disagreement,
     Finding,
+    InputNotFinite,
     Meaning,
     NotFinite,
     ReferenceElsewhere,
@@ -276,18 +277,29 @@ class Identities:
     def left_out(self, claims: Callable[[NDArray[np.bool_]], bool]) -> Iterator[Finding]:
         """Tells of the outputs that are left out, since they are not finite at x or beside it.
 
-        It is a note, unless some of them are NaN and the rule `claims` a derivative of these: x
-        lies outside of the domain of f then, as with `log` at -1. An infinity may have one: that of
-        `scores + mask` is 1 also where the mask is -inf.
+        It is a note, unless some of them are NaN and the rule `claims` a derivative of these, which
+        the caller does not allow: x lies outside of the domain of f then, as with `log` at -1. An
+        infinity may have one: that of `scores + mask` is 1 also where the mask is -inf.
         """
         out = self.base.omitted
         if out is None or self.base.raw is None:
             return
-        undefined = out & np.isnan(self.base.raw)
+        undefined = out & np.isnan(self.base.raw) & (not self.tolerance.equal_nan)
         outside = bool(undefined.any()) and claims(undefined[: self.base.Y.size])
         found = self._not_finite(undefined if outside else out, left_out=True)
         remedy = Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN if outside else None
         yield replace(found, remedy=remedy, open=outside, note=not outside)
+
+    def input_left_out(self) -> Iterator[Finding]:
+        """Tells of entries of x that are not finite, beside others that are."""
+        problem = self.problem
+        bad = ~np.isfinite(problem.origin)
+        if problem.finite or bad.all():
+            return
+        k = int(np.argmax(bad))
+        detail = InputNotFinite(float(problem.origin[k]), int(bad.sum()), bad.size)
+        entry = problem.X.entry(k)
+        yield Finding(Status.NONFINITE, problem.modes_taken, entry, detail, note=True)
 
     def _not_finite(self, bad: NDArray[np.bool_], *, left_out: bool = False) -> Finding:
         """Returns the finding that f is not finite at these outputs."""

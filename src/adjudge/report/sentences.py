@@ -731,6 +731,12 @@ def _not_finite(detail: findings.NotFinite, finding: Finding) -> list[str]:
     return [f"{finding.entry} is {detail.value} at x: {entries}"]
 
 
+@said.register
+def _input_not_finite(detail: findings.InputNotFinite, finding: Finding) -> list[str]:
+    entries = f"{detail.count} of {detail.entries} entries of x are not finite"
+    return [f"{finding.entry} is {detail.value}: {entries}, and nothing is compared along them"]
+
+
 # -- precision
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Status, Verdict, examine
-from adjudge.findings import NotFinite
+from adjudge.findings import InputNotFinite, NotFinite
 
 SEEDS = range(10)
 FEW = range(3)
@@ -296,9 +296,73 @@ def test_a_large_constant_beside_an_infinity_hides_nothing(mode, factor, verdict
     assert [verdict] * len(reports) == [report.verdict for report in reports]
 
 
-def test_equal_nan_compares_what_is_left_out_otherwise():
-    case = CASES["nan"]
+def quiet(function):
+    def call(*args):
+        with np.errstate(all="ignore"):
+            return function(*args)
 
-    report = examine(ByHand(case.f, vjp=case.vjp), case.x, equal_nan=True, mode="full")
+    return call
 
-    assert not any(isinstance(finding.detail, NotFinite) for finding in report.findings)
+
+SQRT = quiet(np.sqrt)
+ROOT = quiet(lambda x, w: w / (2 * np.sqrt(x)))
+TWICE = quiet(lambda x, w: w / np.sqrt(x))
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("equal_nan", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_beside_a_nan_whose_gradient_is_nan_the_rest_is_judged(mode, equal_nan, seed):
+    """The rule multiplies the cotangent zero by NaN, and all of a projection is NaN then."""
+    x = np.array([1.0, -1.0, 2.0, 3.0, 0.5])
+    given = {"equal_nan": equal_nan, "mode": mode, "seed": seed}
+
+    right = examine(ByHand(SQRT, vjp=ROOT), x, **given)
+    wrong = examine(ByHand(SQRT, vjp=TWICE), x, **given)
+
+    assert right.verdict is (Verdict.PASS if equal_nan else Verdict.INCONCLUSIVE)
+    assert wrong.verdict is Verdict.FAIL
+    (told,) = (one for one in right.findings if isinstance(one.detail, NotFinite))
+    assert told.note is equal_nan
+
+
+@pytest.mark.parametrize("equal_nan", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_where_an_output_that_is_compared_reads_that_entry_the_others_are_judged(equal_nan, seed):
+    x, y = np.array([1.0, -1.0, 2.0]), np.array([0.5, 0.4, 0.3])
+
+    def f(x, y):
+        return x * y, SQRT(x)
+
+    def rule(factor):
+        def vjp(x, y, w):
+            return factor * w[0] * y + ROOT(x, w[1]), w[0] * x
+
+        return ByHand(f, vjp=vjp)
+
+    given = {"equal_nan": equal_nan, "mode": "projected", "seed": seed}
+    right, wrong = (examine(rule(factor), (x, y), **given) for factor in (1.0, 2.0))
+
+    assert right.verdict is (Verdict.PASS if equal_nan else Verdict.INCONCLUSIVE)
+    assert wrong.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("size", [2, 3, 9])
+def test_along_a_nan_of_x_nothing_is_compared_and_a_note_says_so(mode, size):
+    def f(x):
+        return np.nansum(x * x)
+
+    def vjp(x, w):
+        return np.where(np.isnan(x), 0.0, 2 * w * x)
+
+    x = 0.37 * np.arange(1.0, size + 1)
+    x[1] = np.nan
+
+    right = examine(ByHand(f, vjp=vjp), x, mode=mode, seed=0)
+    wrong = examine(ByHand(f, vjp=lambda x, w: 1.5 * vjp(x, w)), x, mode=mode, seed=0)
+
+    assert right.verdict is Verdict.PASS
+    assert [InputNotFinite] == [type(finding.detail) for finding in right.findings]
+    assert f"inputs[0][1] is nan: 1 of {size} entries of x" in str(right)
+    assert wrong.verdict is Verdict.FAIL
