@@ -1,3 +1,11 @@
+"""Functions whose inputs change places over the steps that are taken, as those of a sort do."""
+
+import numpy as np
+import pytest
+
+from adjudge import ByHand, Verdict, examine
+
+
 @pytest.mark.parametrize("shape", [(200, 50), (300, 30)])
 def test_reorderings_between_points_are_no_noise(shape):
     """All steps that show the small entries cross some, and the longest of them were believed."""
