@@ -924,6 +924,7 @@ class Hides(Enum):
     """What is special about the numbers of an input, so that a class of mistakes does not show."""
 
     ZEROS = auto()
+    ONES = auto()
     EQUAL = auto()
     REAL = auto()
     """A complex array without imaginary part."""

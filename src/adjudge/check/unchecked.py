@@ -189,7 +189,7 @@ def _hidden_at(leaf: Leaf, numbers: Vector) -> Hides | None:
     if leaf.complex and not np.any(numbers[1::2]):
         return Hides.REAL
     if leaf.entries > 1 and all(np.all(numbers[k::step] == numbers[k]) for k in range(step)):
-        return Hides.EQUAL
+        return Hides.ONES if numbers[0] == 1 and not (leaf.complex and numbers[1]) else Hides.EQUAL
     return None
 
 

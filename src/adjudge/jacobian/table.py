@@ -29,6 +29,7 @@ from adjudge.constants import (
     LONGEST_STEP,
     NARROW_BLOCK,
     NARROW_BLOCKS,
+    OPEN_BLOCKS,
     SATURATED_COLUMNS,
     SATURATED_UNITS,
     SATURATION_DISTANCES,
@@ -416,8 +417,8 @@ class Table:
                     trial = self.from_two_evaluations(item)
                     following = yield from self._judged(item, trial)
                     agenda.extendleft(reversed(following))
-            if self.by_blocks and not self._failed:
-                for item in self._blocks_of_entries(block):
+            if not self._failed and (size := self._size_of_blocks):
+                for item in self._blocks_of_entries(block, *size):
                     yield from self._judged(item, self.from_two_evaluations(item))
             # There has to be room for the rows of another block.
             if not (whole or self.budget.allows(self.budget.rows_allowed)):
@@ -493,7 +494,17 @@ class Table:
             for unit in units.tangents(self.problem.origin, slice(k, k + 1)):
                 yield replace(unit, coordinate=None)  # with rows that are projections
 
-    def _blocks_of_entries(self, block: ColumnBlock) -> Iterator[Item]:
+    @property
+    def _size_of_blocks(self) -> tuple[int, int] | None:
+        """The least size of the blocks of an input that are compared by themselves, and the most of
+        them; `None` where none are.
+        """
+        if self.by_blocks:
+            return NARROW_BLOCK, NARROW_BLOCKS
+        open_ = any(tally.undecided for tally in self.tallies.values())
+        return (1, OPEN_BLOCKS) if open_ and self.tolerance.eps <= COARSE_EPS else None
+
+    def _blocks_of_entries(self, block: ColumnBlock, least: int, most: int) -> Iterator[Item]:
         """Yields the comparisons of blocks of the entries of an input, each without the outputs
         that do not depend on it.
 
@@ -506,9 +517,9 @@ class Table:
         together = self.probes.tangent(problem.origin, along)
         for j in together.leaves:
             part = X.slices[j]
-            if part.stop - part.start <= NARROW_BLOCK:
+            if part.stop - part.start <= least:
                 continue
-            count = min(-(-X.leaves[j].size // NARROW_BLOCK), NARROW_BLOCKS)
+            count = min(-(-X.leaves[j].size // least), most)
             for members in np.array_split(np.arange(part.start, part.stop), count):
                 if not self.budget.allows(self.budget.column + 2):
                     return

@@ -185,6 +185,8 @@ WORDS: dict[Enum, str] = {
     Layout.TURNED: "transposed",
     Layout.WITH_GAPS: "transposed with gaps",
     Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
+    Hides.ONES: "nothing but ones: a missing factor or power, or entries that are mixed up, do not "
+    "show there",
     Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
     Hides.SYMMETRIC: "symmetric matrices: a missing transpose does not show there",
     Hides.SAME: "the same numbers: gradients that are swapped may not show there",
