@@ -51,6 +51,20 @@ class TorchArrays(ArrayOperations):
         return ["float64", "float32", "float16", "bfloat16", "complex128", "complex64"]
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        try:
+            return self._values(array, like)
+        except RuntimeError as error:
+            if torch._C._functorch.is_functorch_wrapped_tensor(array):
+                error.add_note(
+                    "adjudge: a tensor is one of torch.func, which has no values: the check is "
+                    "made inside of a function that torch.func transforms; check outside of "
+                    "torch.func.vmap and torch.func.grad (the function that is checked may use "
+                    "them)"
+                )
+            raise
+
+    def _values(self, array: Array, like: Array | None) -> HostArray:
+        """Returns what `to_host` does."""
         pattern = array if like is None else like
         if array.is_nested:  # it has no shape
             raise InputError(

@@ -349,7 +349,7 @@ def wrong_entry(rule, factor):
     return wrong
 
 
-@pytest.mark.backend
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("size", [300, 3000])
 def test_one_wrong_entry_of_many_fails_in_float16_alone(size):
     x = torch.randn(size, generator=torch.Generator().manual_seed(0)).to(torch.float16)
@@ -365,7 +365,7 @@ def test_one_wrong_entry_of_many_fails_in_float16_alone(size):
             assert seed or "d out[77] / d inputs[0][77]: automatic" in str(report)
 
 
-@pytest.mark.backend
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_bits(dtype):
     dtype = getattr(torch, dtype)

@@ -8,7 +8,7 @@ from adjudge.findings import LayoutMatters, NotHomogeneous
 
 pytest.importorskip("torch")
 SEEDS = range(10)
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.backend("torch")
 
 
 def rule(f, vjp):

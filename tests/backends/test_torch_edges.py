@@ -381,3 +381,14 @@ def test_keywords_that_are_no_mapping_are_refused(kwargs):
 
     with pytest.raises(adjudge.InputError, match=f"kwargs= is of class {type(kwargs).__name__}"):
         adjudge.examine(torch.sin, x, kwargs=kwargs)
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.grad])
+def test_a_check_inside_of_a_transform_of_torch_is_told_where_it_belongs(transform, x):
+    def judged(x):
+        return torch.as_tensor(float(bool(adjudge.examine(torch.sin, (x,), seed=0))))
+
+    with pytest.raises(RuntimeError) as raised:
+        transform(judged)(x.detach())
+
+    assert "check outside of torch.func.vmap and torch.func.grad" in raised.value.__notes__[0]
