@@ -993,6 +993,10 @@ LARGE_PROBES = 2.0**21
 """A gradient that is clipped beyond some magnitude is a right linear map of small cotangents, and
 would pass. The second probe is the first one times this, and so all of it is beyond a million. The
 value is ours."""
+NEARER_TO_ZERO = (0.75, 0.5)
+"""A right rule that multiplies numbers near the largest of its dtype (a naive softmax at 350) would
+fail for a large probe. It is asked at these parts of x, where such numbers are far smaller. The
+values are ours."""
 SMALL_PROBES = 2.0**-21
 """A gradient that is cut off below some magnitude, or that divides by a norm plus 1e-8, is a right
 linear map of cotangents near one, and would pass. The cotangents of which additivity is asked are

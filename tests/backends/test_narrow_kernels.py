@@ -365,6 +365,33 @@ def test_one_wrong_entry_of_many_fails_in_float16_alone(size):
             assert seed or "d out[77] / d inputs[0][77]: automatic" in str(report)
 
 
+def opaque_leaky(x):
+    return torch.from_numpy(torch.nn.functional.leaky_relu(x.detach().float(), 0.1).numpy()).to(
+        x.dtype
+    )
+
+
+OPAQUE = {
+    "kinks": (opaque_leaky, lambda x: torch.where(x > 0, 1.0, 0.1).double()),
+    "curvature": (
+        lambda x: torch.from_numpy(torch.sin(3 * x.detach().float()).numpy()).to(x.dtype),
+        lambda x: 3 * torch.cos(3 * x),
+    ),
+}
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("name", OPAQUE)
+def test_kinks_and_curvature_within_a_block_are_no_error(name):
+    """What a block of entries says is confirmed by one entry, or left open."""
+    value, slope = OPAQUE[name]
+    for draw in range(3):
+        x = torch.randn(4096, generator=torch.Generator().manual_seed(draw)).to(torch.float16)
+        for seed in range(4):
+            report = examine(only_of(torch.float16, value, slope), (x.requires_grad_(),), seed=seed)
+            assert report.verdict is not Verdict.FAIL
+
+
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_bits(dtype):

@@ -458,7 +458,7 @@ def _in_double(
             if formula is not None and _off_by_constants(formula, base64, letters, constants):
                 asked = replace(asked, constants=constants)
                 formula = _formula(composition, double, base, base64, asked)
-            if formula is not None and formula.tolerance.eps <= COARSE_EPS:
+            if formula is not None and formula.tolerance.eps <= EPS["float64"]:
                 _overflow_in_double(outcome, wide, settings.seed)
         refuse_if_raised(caught)
     if formula is None:

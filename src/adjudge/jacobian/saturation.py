@@ -125,7 +125,7 @@ def dominating_constants(
     for t in (SATURATION_DISTANCES[1], -SATURATION_DISTANCES[1]):
         if not np.any(still):
             return None
-        value = _value(base.problem, base, found.tangent, t)
+        value = value_along(base.problem, base, found.tangent, t)
         if value is None:
             return None
         still[: value.size] &= value == base.values[: value.size]
@@ -143,7 +143,9 @@ def stand_still(base: Base, tangent: Tangent) -> NDArray[np.bool_] | None:
     """
     still = np.ones(base.whole.size, bool)
     for vector in (tangent.vector, np.abs(tangent.vector)):
-        value = _value(base.problem, base, replace(tangent, vector=vector), SATURATION_DISTANCES[0])
+        value = value_along(
+            base.problem, base, replace(tangent, vector=vector), SATURATION_DISTANCES[0]
+        )
         if value is None:
             return None
         still[: value.size] &= value == base.values[: value.size]
@@ -197,7 +199,7 @@ def _leaves_gradually(
 
     def moved(t: float) -> NDArray[np.bool_]:
         """Marks where f has another value at a distance of `t` scales of x."""
-        value = _value(problem, base, found.tangent, sign * t)
+        value = value_along(problem, base, found.tangent, sign * t)
         if value is None:
             return np.zeros(at.size, bool)
         move = np.where(np.isfinite(value), np.abs(value - at), 0.0)
@@ -239,7 +241,7 @@ def _leaves_gradually(
     return gradual, np.asarray(gradual & ~close & truly), moves
 
 
-def _value(problem: Problem, base: Base, tangent: Tangent, t: float) -> Vector | None:
+def value_along(problem: Problem, base: Base, tangent: Tangent, t: float) -> Vector | None:
     """Returns the outputs where x is moved by `t` times its scale; `None` where f is not defined
     there.
     """

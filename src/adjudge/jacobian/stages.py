@@ -1222,10 +1222,9 @@ def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
     apart = np.abs(after.reference - before.reference)
     off = np.fmin(before.difference - before.allowed, after.difference - after.allowed)
     unknown = np.asarray((apart > before.error + after.error) & (off <= apart))
-    if not np.any(unknown):
-        return new
-    error = np.where(unknown, np.fmax(after.error, after.difference), after.error)
-    return new._replace(comparison=replace(after, error=error)).opened(unknown)
+    unknown &= before.reference != 0  # of what stands still over short steps alone
+    error = np.where(unknown, np.inf, after.error)
+    return new._replace(comparison=replace(after, error=error))
 
 
 class ClaimedSteps(Stage):

@@ -62,7 +62,7 @@ from adjudge.jacobian.column import (
 )
 from adjudge.jacobian.comparison import ERRORS, Comparison, Pairs, Tally, Tolerance, decide
 from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
-from adjudge.jacobian.saturation import count_saturated, stand_still
+from adjudge.jacobian.saturation import count_saturated, stand_still, value_along
 from adjudge.jacobian.stages import (
     STAGES,
     TWO_EVALUATIONS,
@@ -419,7 +419,7 @@ class Table:
                     agenda.extendleft(reversed(following))
             if not self._failed and (size := self._size_of_blocks):
                 for item in self._blocks_of_entries(block, *size):
-                    yield from self._judged(item, self.from_two_evaluations(item))
+                    yield from self._down_to_one(item)
             # There has to be room for the rows of another block.
             if not (whole or self.budget.allows(self.budget.rows_allowed)):
                 return
@@ -520,16 +520,62 @@ class Table:
             if part.stop - part.start <= least:
                 continue
             count = min(-(-X.leaves[j].size // least), most)
-            for members in np.array_split(np.arange(part.start, part.stop), count):
-                if not self.budget.allows(self.budget.column + 2):
-                    return
-                vector = np.zeros(X.size)
-                vector[members] = together.vector[members]
-                tangent = Tangent((j,), vector, together.length)
-                still = stand_still(self.base, tangent)
-                if still is not None and not np.all(still[: self.base.Y.size]):
-                    columns = self.columns.over(replace(self.base, hiding=still))
-                    yield Item(tangent, block, columns, depth=SEPARATIONS)
+            whole = Item(Tangent((j,), together.vector, together.length), block, depth=SEPARATIONS)
+            yield from self._split(whole, np.arange(part.start, part.stop), count)
+
+    def _split(self, item: Item, members: NDArray[np.intp], count: int) -> Iterator[Item]:
+        """Yields so many parts of a comparison, each of some of these entries alone and without the
+        outputs that do not depend on them, as long as the budget has room.
+        """
+        for few in np.array_split(members, count):
+            if not self.budget.allows(self.budget.column + 2):
+                return
+            vector = np.zeros(self.problem.X.size)
+            vector[few] = item.tangent.vector[few]
+            tangent = replace(item.tangent, vector=vector)
+            still = stand_still(self.base, tangent)
+            if still is not None and not np.all(still[: self.base.Y.size]):
+                columns = self.columns.over(replace(self.base, hiding=still))
+                yield replace(item, tangent=tangent, columns=columns)
+
+    def _down_to_one(self, item: Item) -> Iterator[Failure]:
+        """Compares a block of entries and, where that fails, its halves, down to one entry, which
+        alone can fail.
+
+        Without that right kernels of sixteen bits fail: a step of a block crosses the kinks of some
+        of its entries, and is off by the curvature of others, by more than the rest scatters. What
+        is confirmed by no entry, or by one that moves f otherwise to one side than to the other, is
+        left open.
+        """
+        before, members = self._failed, np.flatnonzero(item.tangent.vector)
+        if members.size == 1:
+            if self.tolerance.eps <= COARSE_EPS or self._moves_to_both_sides(item.tangent):
+                yield from self._judged(item, self.from_two_evaluations(item))
+            else:
+                self.examined.unseen += 1
+            return
+        record, self.record = self.record, Record()
+        for _ in self._judged(item, self.from_two_evaluations(item)):
+            pass
+        fails, self.record = self._failed > 0, record
+        for half in self._split(item, members, 2) if fails else ():
+            yield from self._down_to_one(half)
+            if self._failed > before:
+                return
+        self.examined.unseen += fails
+
+    def _moves_to_both_sides(self, tangent: Tangent) -> bool:
+        """Returns whether f moves alike to both sides of x, over steps as long as sixteen bits
+        need, as it does not across a kink.
+        """
+        moves = []
+        for t in (SATURATION_DISTANCES[1], -SATURATION_DISTANCES[1]):
+            value = value_along(self.problem, self.base, tangent, t)
+            if value is None:
+                return False
+            moves.append(value - self.base.values[: value.size])
+        up, down = moves
+        return bool(2 * np.max(np.abs(up + down)) <= np.max(np.abs(up - down)))
 
     @property
     def _visible(self) -> float:

@@ -25,6 +25,7 @@ from adjudge.constants import (
     LARGE_PROBES_NARROW,
     LEAVES_ALONE,
     MAP_OF_ZERO_UNITS,
+    NEARER_TO_ZERO,
     PERTURBED_PROBES,
     RUNS_APART,
     SMALL_PROBES,
@@ -168,7 +169,7 @@ class LinearRule:
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
                 yield from self.layout_matters(turned, scaled, Layout.TURNED)
-        yield from self._not_finite(factor, scaled, first)
+        yield from self._not_finite(u, factor, scaled, first)
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
@@ -205,13 +206,16 @@ class LinearRule:
         if self.rule is Rule.VJP:
             yield from self.zero(u, first)
 
-    def _not_finite(self, factor: float, scaled: Vector, first: Vector) -> Iterator[Finding]:
+    def _not_finite(
+        self, u: Vector, factor: float, scaled: Vector, first: Vector
+    ) -> Iterator[Finding]:
         """Returns the finding that the image of a large probe is not finite where `first`, that of
         the probe itself, is.
 
-        The probe is far from where its dtype overflows. What does so in double precision is no
-        number on the way that happens to be large, and elsewhere that is a note: double precision
-        tells. Where f computes in float16 inside, the probe shows nothing.
+        The probe is far from where its dtype overflows. Numbers on the way that happen to be large
+        (`exp` of 350, squared) are smaller where x is nearer to zero, and what overflows there does
+        not depend on them. In narrower dtypes it is a note all the same: double precision tells.
+        Where f computes in float16 inside, the probe shows nothing.
         """
         lost = np.isfinite(first) & ~np.isfinite(scaled)
         if not lost.any() or self.checks.tolerance.equal_nan:
@@ -222,7 +226,15 @@ class LinearRule:
         k, others = int(np.argmax(lost)), int(lost.sum()) - 1
         detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
         entry, remedy = self.image.entry(k), Remedy.MULTIPLY_BY_PROBE
-        yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=eps > DOUBLE)
+        note = eps > DOUBLE or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
+        yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=note)
+
+    def _finite_at(self, part: float, probe: Vector) -> bool:
+        """Returns whether the image of a probe is finite at this part of x."""
+        problem = self.checks.problem
+        point = problem.clipped(part * problem.origin)
+        image = attempt(partial(self.take_at, problem, point, probe))
+        return image is not None and bool(np.isfinite(image).all())
 
     def _rounds_with_size(self, u: Vector, first: Vector, scaled: Vector, factor: float) -> bool:
         """Returns whether the image loses digits in proportion to the size of its probe. What a

@@ -181,7 +181,7 @@ WORDS: dict[Enum, str] = {
     Layout.EXPANDED: "expanded (stride 0)",
     Layout.ROWS: "expanded along its first axis (stride 0)",
     Layout.LAST: "expanded along its last axis (stride 0)",
-    Layout.PART: "a part of a larger array (with an offset in memory)",
+    Layout.PART: "part of a larger array (with an offset in memory)",
     Layout.TURNED: "transposed",
     Layout.WITH_GAPS: "transposed with gaps",
     Hides.ZEROS: "nothing but zeros: a missing or wrong factor does not show there",
@@ -235,7 +235,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
     ),
     findings.LayoutRaised: (
         "the vjp raises for a cotangent that is expanded, as that of a sum is, or transposed "
-        "with gaps in memory: {raised.kind}: {raised.message}",
+        "with gaps in memory (or conjugated): {raised.kind}: {raised.message}",
     ),
     findings.LargeProbeRaised: (
         "the {rule} raises for a {rule.probe} that is {factor:.3g} times one that it takes: "
@@ -356,7 +356,8 @@ UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
         "{rule}(u)+{rule}(v)",
     ),
     findings.LayoutMatters: (
-        "the vjp depends on the memory layout of its cotangent: it is wrong for one {layout}",
+        "the vjp depends on the memory layout of its cotangent: it is wrong for one that is "
+        "{layout}",
         "{layout}",
         "contiguous",
     ),
@@ -906,8 +907,9 @@ REMEDIES = {
         "not depend on the function, and large numbers from a scaled loss"
     ),
     Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
-    Remedy.READ_STRIDES: "read the cotangent by its strides, or copy it into contiguous memory "
-    "first",
+    Remedy.READ_STRIDES: "read the cotangent by its strides and its offset, or copy it into "
+    "contiguous memory first; a complex one of PyTorch may be a conjugate that is not done yet: "
+    "resolve_conj()",
     Remedy.KEEP_WITH_CALL: "keep what the vjp reads with the call that it belongs to: on a class "
     "or in a global the next call overwrites it, and a function that is used twice gets a wrong "
     "gradient",
