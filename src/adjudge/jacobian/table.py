@@ -514,7 +514,7 @@ class Table:
         along, problem, X = self._gradient(block.rows), self.problem, self.problem.X
         if along is None or self.eps is not None or not self.tolerance.automatic:
             return
-        together = self.probes.tangent(problem.origin, along)
+        together = self._rested(self.probes.tangent(problem.origin, along))
         for j in together.leaves:
             part = X.slices[j]
             if part.stop - part.start <= least:
@@ -656,6 +656,8 @@ class Table:
         """
         rows, base, problem = block.rows, self.base, self.problem
         if rows is None or base.omitted is None or np.isfinite(rows).all():
+            return block
+        if not self.budget.allows(self.budget.column + 2):
             return block
         lost = ~np.isfinite(rows).all(axis=0)
         move = np.zeros(problem.X.size)

@@ -908,8 +908,7 @@ REMEDIES = {
     ),
     Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
     Remedy.READ_STRIDES: "read the cotangent by its strides and its offset, or copy it into "
-    "contiguous memory first; a complex one of PyTorch may be a conjugate that is not done yet: "
-    "resolve_conj()",
+    "contiguous memory first; a complex one may be a conjugate that is still to be taken",
     Remedy.KEEP_WITH_CALL: "keep what the vjp reads with the call that it belongs to: on a class "
     "or in a global the next call overwrites it, and a function that is used twice gets a wrong "
     "gradient",
