@@ -967,7 +967,7 @@ it, and two to compare it. Larger inputs have larger blocks. The value is ours."
 OPEN_BLOCKS = 8
 """One entry in which f is noisy (`(sqrt(1 + x^2) - 1) / x^2` at 1e-4) leaves the projection of all
 open, and an error of 1 % in all others with it. What is open is compared once more in so many
-blocks of each input: a block that is quiet can fail. The value is ours."""
+blocks of all inputs together: a block that is quiet can fail. The value is ours."""
 COARSE_RESOLUTION = 0.1
 """Agreement to a quarter of the derivative accepts a missing term as readily as a right rule. A
 check that resolved less than this part is INCONCLUSIVE. The value is ours."""

@@ -502,11 +502,11 @@ class Table:
         if self.by_blocks:
             return NARROW_BLOCK, NARROW_BLOCKS
         open_ = any(tally.undecided for tally in self.tallies.values())
-        return (1, OPEN_BLOCKS) if open_ and self.tolerance.eps <= COARSE_EPS else None
+        each = OPEN_BLOCKS // max(len(self.problem.X.leaves), 1)
+        return (1, each) if open_ and each > 1 and self.tolerance.eps <= COARSE_EPS else None
 
     def _blocks_of_entries(self, block: ColumnBlock, least: int, most: int) -> Iterator[Item]:
-        """Yields the comparisons of blocks of the entries of an input, each without the outputs
-        that do not depend on it.
+        """Yields the comparisons of blocks of the entries of an input.
 
         The rounding of all outputs hides more than that of those that move with the block. What
         these leave open was accepted as a part of the whole before.
@@ -524,8 +524,9 @@ class Table:
             yield from self._split(whole, np.arange(part.start, part.stop), count)
 
     def _split(self, item: Item, members: NDArray[np.intp], count: int) -> Iterator[Item]:
-        """Yields so many parts of a comparison, each of some of these entries alone and without the
-        outputs that do not depend on them, as long as the budget has room.
+        """Yields so many parts of a comparison, each of some of these entries alone, as long as the
+        budget has room. In sixteen bits they are without the outputs that do not depend on these;
+        in wider dtypes one that stands still adds no noise, and may be saturated.
         """
         for few in np.array_split(members, count):
             if not self.budget.allows(self.budget.column + 2):
@@ -533,6 +534,9 @@ class Table:
             vector = np.zeros(self.problem.X.size)
             vector[few] = item.tangent.vector[few]
             tangent = replace(item.tangent, vector=vector)
+            if self.tolerance.eps <= COARSE_EPS:
+                yield replace(item, tangent=tangent)
+                continue
             still = stand_still(self.base, tangent)
             if still is not None and not np.all(still[: self.base.Y.size]):
                 columns = self.columns.over(replace(self.base, hiding=still))
