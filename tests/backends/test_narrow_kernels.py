@@ -371,6 +371,16 @@ def opaque_leaky(x):
     )
 
 
+@pytest.mark.backend("torch")
+def test_one_wrong_entry_of_many_fails_by_replay_in_bfloat16_alone():
+    x = torch.randn(2560, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    x[77] = -1.3
+    x.requires_grad_()
+    for seed in range(2):
+        wrong = only_of(torch.bfloat16, torch.exp, wrong_entry(torch.exp, 0.0))
+        assert examine(wrong, (x,), seed=seed, blame=False).verdict is Verdict.FAIL
+
+
 OPAQUE = {
     "kinks": (opaque_leaky, lambda x: torch.where(x > 0, 1.0, 0.1).double()),
     "curvature": (
@@ -404,8 +414,9 @@ def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_b
         return (x > 0).double()
 
     for seed in range(3):
-        right = only_of(dtype, torch.relu, slope)
-        assert examine(right, (x,), seed=seed).verdict is Verdict.PASS
+        right = examine(only_of(dtype, torch.relu, slope), (x,), seed=seed)
+        assert right.verdict is Verdict.PASS
+        assert right.resolution <= 0.1
         for factor in (0.5, 0.0):
             wrong = only_of(dtype, torch.relu, wrong_entry(slope, factor))
             assert examine(wrong, (x,), seed=seed, blame=False).verdict is Verdict.FAIL

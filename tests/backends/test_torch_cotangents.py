@@ -84,3 +84,15 @@ def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(size):
 
         assert examine(right, (at(5),), seed=seed).verdict is Verdict.PASS
         assert [NotHomogeneous] == details(examine(wrong, (at(5),), seed=seed, blame=False))
+
+
+def test_a_small_cotangent_of_a_loss_that_underflows_in_float16_inside_is_no_error():
+    def f(x):
+        return x.half().tanh().to(x.dtype).sum()
+
+    def vjp(x, g):
+        return (g.half() * (1 - x.half().tanh() ** 2)).to(x.dtype)
+
+    for seed in SEEDS[:3]:
+        report = examine(rule(f, vjp), (at(5),), seed=seed)
+        assert NotHomogeneous not in details(report)

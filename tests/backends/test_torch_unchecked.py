@@ -319,6 +319,11 @@ def hidden(rule):
             torch.full((2,), 0.7, dtype=torch.float64),
             real,
         ),
+        "nothing but ones": (
+            rule(lambda x: x**3, lambda x, w: 3 * w * x),
+            torch.ones(2, dtype=torch.float64),
+            real,
+        ),
         "a missing transpose": (
             rule(lambda a: a @ a, lambda a, w: a @ w + w @ a),
             torch.outer(real, real),
@@ -335,7 +340,13 @@ def hidden(rule):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     "words",
-    ["a missing conjugate", "a missing transpose", "equal numbers", "nothing but zeros"],
+    [
+        "a missing conjugate",
+        "a missing transpose",
+        "equal numbers",
+        "nothing but ones",
+        "nothing but zeros",
+    ],
 )
 def test_numbers_that_hide_a_mistake_are_named_with_what_finds_it(rule, words, seed):
     f, special, ordinary = hidden(rule)[words]

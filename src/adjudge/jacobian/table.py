@@ -335,7 +335,7 @@ class Table:
     by_blocks: bool = False
     """Whether blocks of entries are compared by themselves, too; see `NARROW_BLOCK`."""
     resting: NDArray[np.intp] | None = None
-    """The coordinates that no random tangent moves, since the rule gives NaN there."""
+    """The coordinates that no tangent moves, since the rule gives NaN there."""
     together: Tangent | None = None
     """The tangent of all leaves, where leaves share tangents."""
     rows: Vector | None = None
@@ -655,8 +655,7 @@ class Table:
         else of a projection is judged.
 
         Where no output that is compared moves with these entries of x, zero is the derivative.
-        Where one does, tangents do not move them, and unit tangents show each as it is. Costs two
-        evaluations. Ours.
+        Where one does, no tangent moves them. Costs two evaluations. Ours.
         """
         rows, base, problem = block.rows, self.base, self.problem
         if rows is None or base.omitted is None or np.isfinite(rows).all():
@@ -671,19 +670,20 @@ class Table:
             point = problem.clipped(problem.origin + side)
             value = attempt(partial(evaluate, problem, base, point, Purpose.BESIDE_NOT_FINITE))
             if value is None or not np.array_equal(value, base.values, equal_nan=True):
-                if self.probes.full:
-                    return block
                 self.resting = np.flatnonzero(move)
         return replace(block, rows=np.where(lost, 0.0, rows))
 
     def _unknown(self, block: ColumnBlock) -> set[int]:
-        """Returns the coordinates of a block along which nothing can be known, since x is NaN there
-        or the rule gives NaN at an infinity, where others remain. They count as compared.
+        """Returns the coordinates of a block along which nothing can be known, since x is NaN
+        there, or the rule gives NaN, where others remain. They count as compared.
         """
-        problem = self.problem
-        if problem.finite or not self.probes.full or not np.isfinite(problem.origin).any():
+        problem, resting = self.problem, self.resting
+        whole = problem.finite and resting is None
+        if whole or not self.probes.full or not np.isfinite(problem.origin).any():
             return set()
         known = np.isfinite(problem.origin)[block.columns]
+        if resting is not None:
+            known &= ~np.isin(np.arange(block.columns.start, block.columns.stop), resting)
         if block.rows is not None:
             known |= np.isinf(problem.origin)[block.columns] & np.isfinite(block.rows).all(axis=0)
         found = {block.columns.start + int(k) for k in np.flatnonzero(~known)}

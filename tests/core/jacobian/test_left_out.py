@@ -326,9 +326,21 @@ def test_beside_a_nan_whose_gradient_is_nan_the_rest_is_judged(mode, equal_nan, 
     assert told.note is equal_nan
 
 
+def test_a_derivative_at_an_infinity_that_moves_nothing_is_compared_in_full_mode():
+    x = np.array([0.3, -np.inf])
+    right = ByHand(np.exp, vjp=lambda x, w: w * np.exp(x))
+    wrong = ByHand(np.exp, vjp=lambda x, w: w * np.where(np.isinf(x), 1.0, np.exp(x)))
+
+    assert examine(right, x, mode="full", seed=0).verdict is Verdict.PASS
+    assert examine(wrong, x, mode="full", seed=0).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("equal_nan", [False, True])
 @pytest.mark.parametrize("seed", range(10))
-def test_where_an_output_that_is_compared_reads_that_entry_the_others_are_judged(equal_nan, seed):
+def test_where_an_output_that_is_compared_reads_that_entry_the_others_are_judged(
+    equal_nan, seed, mode
+):
     x, y = np.array([1.0, -1.0, 2.0]), np.array([0.5, 0.4, 0.3])
 
     def f(x, y):
@@ -340,7 +352,7 @@ def test_where_an_output_that_is_compared_reads_that_entry_the_others_are_judged
 
         return ByHand(f, vjp=vjp)
 
-    given = {"equal_nan": equal_nan, "mode": "projected", "seed": seed}
+    given = {"equal_nan": equal_nan, "mode": mode, "seed": seed}
     right, wrong = (examine(rule(factor), (x, y), **given) for factor in (1.0, 2.0))
 
     assert right.verdict is (Verdict.PASS if equal_nan else Verdict.INCONCLUSIVE)

@@ -396,3 +396,30 @@ def test_small_cotangents_that_underflow_in_float16_are_no_error(name, seed):
     report = examine(ByHand(f, vjp=vjp), at(), seed=seed)
 
     assert (report.verdict is Verdict.FAIL) is (name != "right")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_overflows_in_float32_inside_is_a_note(dtype, seed):
+    def parts(x, w=0.0):
+        e = np.exp(x.astype("float32"))
+        return e, e.sum(), np.asarray(w, "float32") * e
+
+    def f(x):
+        e, whole, _ = parts(x)
+        return (e / whole).astype(x.dtype)
+
+    def vjp(x, w):
+        with np.errstate(all="ignore"):
+            e, whole, scaled = parts(x, w)
+            return (scaled / whole - e * (scaled.sum() / whole / whole)).astype(x.dtype)
+
+    report = examine(ByHand(f, vjp=vjp), np.array([78.0, 80.0, 79.0, 77.0], dtype), seed=seed)
+
+    infinite = [
+        one
+        for one in report.findings
+        if isinstance(one.detail, NotHomogeneous) and not np.isfinite(one.detail.one)
+    ]
+    assert infinite
+    assert all(one.note for one in infinite)
