@@ -11,21 +11,6 @@ SEEDS = range(10)
 pytestmark = pytest.mark.backend("torch")
 
 
-def rule(f, vjp):
-    class Rule(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return f(x)
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return vjp(x, g)
-
-    return Rule.apply
-
-
 def at(*shape, dtype=torch.float64):
     generator = torch.Generator().manual_seed(3)
     return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
@@ -50,7 +35,7 @@ def details(report):
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 2)])
-def test_a_rule_that_reads_memory_from_its_start_fails(shape):
+def test_a_rule_that_reads_memory_from_its_start_fails(rule, shape):
     """Behind a concatenation it gives the gradient of another part."""
     for seed in SEEDS:
         right = rule(torch.sin, lambda x, g: g * x.cos())
@@ -63,7 +48,7 @@ def test_a_rule_that_reads_memory_from_its_start_fails(shape):
 
 
 @pytest.mark.parametrize("shape", [(5,), (3, 4)])
-def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(shape):
+def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(rule, shape):
     x = at(*shape, dtype=torch.complex128)
     for seed in SEEDS:
         right = rule(torch.sin, lambda x, g: g * x.cos().conj())
@@ -74,7 +59,7 @@ def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(shape):
 
 
 @pytest.mark.parametrize("size", [(), (1,)])
-def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(size):
+def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(rule, size):
     def f(x):
         return (x * x).sum().reshape(size)
 
@@ -86,7 +71,7 @@ def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(size):
         assert [NotHomogeneous] == details(examine(wrong, (at(5),), seed=seed, blame=False))
 
 
-def test_a_small_cotangent_of_a_loss_that_underflows_in_float16_inside_is_no_error():
+def test_a_small_cotangent_of_a_loss_that_underflows_in_float16_inside_is_no_error(rule):
     def f(x):
         return x.half().tanh().to(x.dtype).sum()
 
