@@ -121,7 +121,7 @@ from adjudge.properties import (
     explained_by_cache,
     open_for_cache,
 )
-from adjudge.report import Located, SearchWork, likely_mistake, locate_entries
+from adjudge.report import LikelyMistakes, Located, SearchWork, locate_entries
 
 
 def overflows(finding: Finding) -> bool:
@@ -665,6 +665,11 @@ class _Case:
             eps=self.settings.eps, by_blocks=self.settings.by_blocks,
         )  # fmt: skip
 
+    @cached_property
+    def mistakes(self) -> LikelyMistakes:
+        """The likely mistakes behind what fails in the table; none is looked for yet."""
+        return LikelyMistakes(self.table)
+
     def compare_with_differences(self) -> None:
         """Fills the table: automatic numbers against differences, or against a reference."""
         settings, table = self.settings, self.table
@@ -746,9 +751,15 @@ class _Case:
         record, self.work = self.table.record, self.work or SearchWork.after(self.base)
         if failure.mode in record.proved or not self.table.budget.allows(ENTRY_WORK):
             return
-        found = self.located[failure.key] = locate_entries(self.table, failure, self.work)
+        found = self.located[failure.key] = self._located(failure, self.work)
         if found.entries:
             record.proved.add(failure.mode)
+
+    def _located(self, failure: Failure, work: SearchWork) -> Located:
+        """Returns the wrong entries behind a projection, of which few are named where a mistake
+        explains all.
+        """
+        return locate_entries(self.table, failure, work, partial(self.mistakes.explains, failure))
 
     def trace_projections(self) -> None:
         """Traces projections to entries: those that failed, and those that agree suspiciously."""
@@ -788,11 +799,12 @@ class _Case:
             found = self.located.get(failure.key)
             if found is None:
                 # A reader begins with the first input. Two may be swapped, which the second says.
-                if tried[mode] > 1 and work.spent(mode in table.record.proved or tried[mode] > 2):
+                proved = mode in table.record.proved or tried[mode] > 2
+                if tried[mode] > 1 and work.spent(proved, explained=lambda: False):
                     continue
                 if not table.budget.affords(Task.LOCALISATION, ENTRY_WORK):
                     continue
-                found = self.located[failure.key] = locate_entries(table, failure, work)
+                found = self.located[failure.key] = self._located(failure, work)
             if found.cut_short:
                 table.budget.leave(Task.LOCALISATION)
             if found.entries:
@@ -807,9 +819,10 @@ class _Case:
         """
         table, tried = self.table, Counter[str]()
         if self.tolerance.exact:  # each step of the search is a replay
-            if not work.affords_replays_of(table.columns.estimator.replays):
+            sooner = work.by_replays(table.columns.estimator.replays)
+            if sooner is None:
                 return
-            work = replace(work, longest=work.most)
+            work = sooner
         for suspect in sorted(table.record.significant, key=lambda s: -s.entry.excess):
             tally = table.tallies[suspect.mode]
             tried[suspect.mode] += 1
@@ -881,7 +894,7 @@ class _Case:
         failure, mistake = table.record.failure_behind(tally), None
         random = tally.mode in self._noisy_modes  # no factor of such numbers means anything
         if failure is not None and not random and table.budget.allows(128):
-            mistake = likely_mistake(table, failure, self.located.get(failure.key))
+            mistake = self.mistakes.behind(failure, self.located.get(failure.key))
         alone = True if random else None if located is None else also is None
         silent = failure is not None and self._is_silent(failure)
         told = findings_of(tally, provenance(), mistake or "", also, alone=alone, silent=silent)

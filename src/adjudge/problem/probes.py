@@ -69,6 +69,8 @@ class Stream(IntEnum):
     """The direction along which f is tried for stairs."""
     MISTAKE_COTANGENT = 24
     """The cotangent along which all entries of an input are estimated to name a mistake."""
+    MISTAKE_WEIGHTS = 25
+    """The weights of the sums of a gradient that are compared to name a mistake."""
     NEARBY_POINTS = 29
     """The points at which a gap is looked at again, to tell an error from rounding."""
     SYMMETRY = 31

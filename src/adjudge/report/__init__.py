@@ -3,7 +3,9 @@
 Its modules, each of which may import those above it:
 
 - `locate`: the wrong entries behind a projection that failed, by group testing.
-- `mistakes`: the likely mistake, from two derivatives side by side.
+- `patterns`: what the mistakes that people make turn the right gradient into.
+- `mistakes`: the likely mistake of a few entries, from two derivatives side by side.
+- `likely`: the likely mistake, from all entries of a small gradient and from sums of a large one.
 - `sentences`: the sentence of every situation that a finding may be about, and of every remedy.
 - `pictures`: the error against the step and by entry, drawn as SVG.
 - `report`: the report of a check, with the tables of outcomes by mode and by point, which rule
@@ -14,8 +16,8 @@ Invariant: what is decided was decided below; this room turns findings into sent
 the other way round.
 """
 
+from adjudge.report.likely import LikelyMistakes
 from adjudge.report.locate import Located, SearchWork, locate_entries
-from adjudge.report.mistakes import likely_mistake
 from adjudge.report.pictures import pictures
 from adjudge.report.report import (
     PAIR_WORDS,
@@ -45,6 +47,7 @@ from adjudge.report.sentences import (
 __all__ = [
     "PAIR_WORDS",
     "GradcheckError",
+    "LikelyMistakes",
     "Located",
     "Provenance",
     "Report",
@@ -52,7 +55,6 @@ __all__ = [
     "StageCount",
     "combined",
     "how_often",
-    "likely_mistake",
     "listening",
     "locate_entries",
     "pictures",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from adjudge.constants import (
     VJP_UNITS,
 )
 from adjudge.estimate import Column, Effort, Estimate, in_parts
-from adjudge.findings import AlsoWrong, Entry, along_random
+from adjudge.findings import AlsoWrong, Enclosure, Entry, Method, along_random
 from adjudge.floats import Vector, chunks, norm
 from adjudge.jacobian import (
     ENTRY_WORK,
@@ -43,18 +44,29 @@ Block: TypeAlias = "Indices | range"
 
 MOST_NAMED = 8
 """The search ends with this many wrong candidates, because nobody reads a longer list."""
-LEAST_SEARCH = {64: 16, 2**17: 256}
-"""A check takes so little that one wrong entry would be named of many. The search may take so many
-evaluations and vjps in any case, by the largest number of inputs and outputs that this holds for:
-of few inputs the likely mistake says which entries are wrong, and many take their time. The values
-are ours."""
-LONGEST_SEARCH = 4
-"""A search that has found nothing ends after this many times the work that one with a result may
+LEAST_SEARCH = 16
+"""A check takes so little that no second wrong entry would be named. The search may take so many
+evaluations and vjps in any case, where a mistake explains what is wrong. The value is ours."""
+UNEXPLAINED_SEARCH = 112
+"""The same where no mistake that is known explains it, and only the entries tell. The value is
+ours."""
+LONGEST_SEARCH = {64: 64, 2**17: 1024}
+"""The first wrong entry is the proof, and may take so many evaluations and vjps in any case, by the
+largest number of inputs and outputs that this holds for. The values are ours."""
+TIMES_AS_LONG = 4
+"""A search that has found nothing may take this many times the work that one with a result may
 take. The value is ours."""
 REPLAYED_PER_EVALUATION = 200
 """A replay may take as long as thousands of evaluations. So many of its operations on numbers take
 about as long as one of a function that calls a few kernels, half a millisecond. The value is
 ours."""
+PLAINLY_WRONG = 1000
+"""A second wrong entry is named without a ladder of steps if it is off by this many times what is
+allowed, which covers the truncation of two evaluations. Without it eight wrong entries of a
+thousand cost three hundred evaluations. The value is ours, and no verdict depends on it."""
+SETTLED_AT_ONCE = 6
+"""Three steps take so many evaluations, and a ladder more. A function of which the first entry took
+a ladder may be too curved for two evaluations."""
 MOST_BLOCKS = 12
 """The search ends with more disjoint wrong blocks than this: there are more errors than are named,
 and halving them all would cost as much as testing every candidate."""
@@ -266,6 +278,8 @@ class Located:
     """The wrong entries behind one projection, the worst first."""
 
     entries: list[Entry] = field(default_factory=list)
+    first: int | None = None
+    """The coordinate of x at which the first wrong entry was found."""
     tested: int = 0
     """The number of entries that were compared on the way, one by one."""
     many: bool = False
@@ -280,6 +294,11 @@ class Located:
         self.many |= other.many
         self.cut_short |= other.cut_short
         return self
+
+    @property
+    def only_one(self) -> bool:
+        """Says whether one entry explains the whole projection."""
+        return len(self.entries) == 1 and not self.many and not self.cut_short
 
     @property
     def also(self) -> AlsoWrong | None:
@@ -300,8 +319,12 @@ class SearchWork:
     """
 
     counts: Counts
+    begun: float
+    """The work before the search."""
     most: float
-    """The work at which the search ends that has found an entry."""
+    """The work at which the search ends that has found an entry, where a mistake explains it."""
+    unexplained: float
+    """The work at which it ends where none does."""
     longest: float
     """The work at which every search ends."""
 
@@ -309,35 +332,53 @@ class SearchWork:
     def after(cls, base: Base) -> SearchWork:
         """Returns the limits by the size of a problem and what was spent on it so far."""
         counts, size = base.problem.counts, base.problem.X.size + base.Y.size
-        least = next((work for most, work in LEAST_SEARCH.items() if size <= most), 0)
-        so_far = _work(counts)
-        allowed = max(so_far / 2, least)
-        return cls(counts, so_far + allowed, so_far + LONGEST_SEARCH * allowed)
+        least = next((work for most, work in LONGEST_SEARCH.items() if size <= most), 0)
+        small, so_far = least > 0, work_of(counts)
+        allowed = max(so_far / 2, LEAST_SEARCH * small)
+        unexplained = max(so_far / 2, UNEXPLAINED_SEARCH * small)
+        longest = max(TIMES_AS_LONG * allowed, least)
+        return cls(counts, so_far, *(so_far + one for one in (allowed, unexplained, longest)))
 
-    def affords_replays_of(self, replayed: int) -> bool:
-        """Returns whether a search in which a column replays so many operations would find an entry
-        before it ends.
+    def by_replays(self, replayed: int) -> SearchWork | None:
+        """Returns the limits of a search in which a column replays so many operations, which ends
+        sooner; `None` where it would end before it finds an entry.
         """
-        return _work(self.counts) + ENTRY_WORK * replayed / REPLAYED_PER_EVALUATION <= self.most
+        longest = self.begun + (self.longest - self.begun) / TIMES_AS_LONG
+        needed = ENTRY_WORK * replayed / REPLAYED_PER_EVALUATION
+        if work_of(self.counts) + needed > longest:
+            return None
+        return replace(self, longest=longest)
 
-    def spent(self, found: int) -> bool:
-        """Returns whether a search that has found so many entries ends."""
-        return _work(self.counts) >= (self.most if found else self.longest)
+    def spent(self, found: int, explained: Callable[[], bool]) -> bool:
+        """Returns whether a search that has found so many entries ends. Whether a mistake explains
+        them is asked only where it matters.
+        """
+        so_far = work_of(self.counts)
+        if not found:
+            return so_far >= self.longest
+        return so_far >= self.most and (so_far >= self.unexplained or explained())
 
 
-def _work(counts: Counts) -> float:
+def work_of(counts: Counts) -> float:
     """Returns what a check has cost, with exact replays, in evaluations."""
     return counts.spent + counts.replayed / REPLAYED_PER_EVALUATION
 
 
-def locate_entries(table: Table, failure: Failure, work: SearchWork) -> Located:
+def locate_entries(
+    table: Table,
+    failure: Failure,
+    work: SearchWork,
+    explained: Callable[[Located], bool] = lambda _: True,
+) -> Located:
     """Returns the entries of the Jacobian behind `failure` that are wrong by themselves.
+
+    Where a mistake has `explained` them all, few are named.
 
     One wrong entry takes about ten evaluations and four vjps at any size, and several take
     `O(log n)` each. Nothing is found where the errors of many entries are too small one by one; the
     projection then speaks for itself.
     """
-    search = _Search(table, failure, work)
+    search = _Search(table, failure, work, explained)
     search.inputs()
     search.found.entries.sort(key=lambda entry: -entry.excess)
     return search.found
@@ -346,11 +387,18 @@ def locate_entries(table: Table, failure: Failure, work: SearchWork) -> Located:
 class _Search:
     """The search over entries of x, and for each that is found over outputs."""
 
-    def __init__(self, table: Table, failure: Failure, work: SearchWork) -> None:
+    def __init__(
+        self,
+        table: Table,
+        failure: Failure,
+        work: SearchWork,
+        explained: Callable[[Located], bool],
+    ) -> None:
         self.table, self.failure, self.work = table, failure, work
         columns = failure.columns
         self.base, self.estimator, self.tolerance = columns.base, columns.estimator, table.tolerance
         self.found = Located()
+        self.explained = partial(explained, self.found)
         vector = failure.tangent.vector
         self.support = _support(vector)
         self.v: Vector = _at(vector, self.support)
@@ -416,7 +464,7 @@ class _Search:
         if not self.table.budget.allows(ENTRY_WORK):
             self.found.cut_short = True
         found = len(self.found.entries)
-        return self.found.cut_short or found >= MOST_NAMED or self.work.spent(found)
+        return self.found.cut_short or found >= MOST_NAMED or self.work.spent(found, self.explained)
 
     def _all_outputs(self) -> Residual:
         """Returns the residual of all outputs that are off in forward mode, which are searched for
@@ -424,7 +472,7 @@ class _Search:
         """
         found, pushed = self._column(np.ones(len(self.support)))
         value, error = self._values(found).value, self._values(found).error
-        bar = error + _truncation(found) * np.abs(value)
+        bar = error + truncation(found) * np.abs(value)
         gap = np.abs(value - pushed)
         off = (gap > self._allowed(pushed, value, bar)) & np.isfinite(gap) & (bar > 0)
         if self.base.hiding is not None:
@@ -483,31 +531,19 @@ class _Search:
             sizes.append(norm(terms))
         # Where the signs lean towards the gradient, the truncation of all terms has one sign.
         size = max(float(norm(np.array(sizes))), abs(total))
-        bar = norm(np.array(bars)) + _truncation(found) * size
+        bar = norm(np.array(bars)) + truncation(found) * size
         return Residual(gap if each else gap - total, float(bar))
 
     def _values(self, found: Column) -> Estimate:
         """The derivative of the outputs that are searched, with its error bars."""
         return found.estimate.of(self.part)
 
-    def _projected(self, found: Column, w: Vector) -> tuple[float, float, float]:
-        """Returns `<w, J v>` by differences, its error bar, and the root of the sum of the squares
-        of its terms.
-        """
-        values, total, bars, sizes = self._values(found), 0.0, [], []
-        for part in chunks(w.size):
-            some, here = values.of(part), w[part] != 0
-            total += float(w[part] @ some.value)
-            bars.append(norm((w[part] * some.error)[here]))
-            sizes.append(norm((w[part] * some.value)[here]))
-        return total, float(norm(np.array(bars))), float(norm(np.array(sizes)))
-
     def _test_input(self, k: int) -> tuple[Residual, bool]:
         """Returns the residual of one entry of x, and whether any output is wrong at it."""
         coordinate, before = int(self.support[k]), len(self.found.entries)
         found, unit = self._along_entry(coordinate)
         pushed = self._pushed(unit)
-        total, bar, _ = self._projected(found, self.w)
+        total, bar, _ = projected(self._values(found), self.w)
         each = self.failure.kind == "each"
         value = self._values(found).value if each else np.zeros(0)
         if each:
@@ -538,7 +574,7 @@ class _Search:
         length = abs(float(self.failure.tangent.vector[coordinate]))
         leaf = self.table.problem.X.leaf_of(coordinate)
         found = self._column_of(coordinate).along(Tangent((leaf,), unit, length, coordinate))
-        return _with_truncation(found), unit
+        return with_truncation(found), unit
 
     def _locate_outputs(self, found: Column, coordinate: int, total: Residual) -> None:
         """Searches for the outputs that are wrong at this entry of x, by weights on the entries of
@@ -559,7 +595,7 @@ class _Search:
             w *= self.w
             if not Y.double:  # the cotangent counts as it is rounded to its dtype
                 w = Y.vector(backend, Y.arrays(backend, w, likes), likes)
-            reference, bar, size = self._projected(found, w)
+            reference, bar, size = projected(self._values(found), w)
             gap = reference - float(reverse.row(self.base, w)[coordinate])
             taken = np.divide(_at(w, support), _at(self.w, support))
             return taken, Residual(gap, bar + unit_of_rounding * size)
@@ -579,7 +615,7 @@ class _Search:
             return np.abs(_at(values.value, support))
 
         search = Search(len(support), measure, test, magnitude, self._done)
-        rounding = unit_of_rounding * self._projected(found, self.w)[2]
+        rounding = unit_of_rounding * projected(self._values(found), self.w)[2]
         search.run(Residual(total.value, total.error + rounding))
         self.found.many |= search.many
 
@@ -597,11 +633,14 @@ class _Search:
         A plain difference only says that the entry may be wrong. It is named if it fails the stages
         that every column goes through.
         """
-        table, entry = self.table, self.failure.entry
+        table = self.table
         self.found.tested += 1
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
             return False
+        if self._is_plain(gap, allowed):
+            self._name(coordinate, row, (automatic, reference, bar, allowed), found.estimate.method)
+            return True
         kind, along, place = self.failure.kind, self._column_of(coordinate), row
         if row is not None and self.base.Y.size >= limits().large and found.sample is not None:
             # What follows takes ten evaluations and more, of which one output is looked at.
@@ -610,38 +649,68 @@ class _Search:
             asked = self.estimator.over(base)
             first = asked.again(found)
             along = RememberingEstimator(asked.problem, base, asked=asked, first=[first])
-            found = _with_truncation(first)
+            found = with_truncation(first)
         if self._is_curvature(along, found, place, automatic):
             return False
-        one = AutomaticEntry(kind, int(row or 0), int(place or 0), automatic)
-        judged = judge_entry(table, along, found.tangent, one, self.nearby)
+        alone = AutomaticEntry(kind, int(row or 0), int(place or 0), automatic)
+        judged = judge_entry(table, along, found.tangent, alone, self.nearby)
         if judged is None:
             self.found.cut_short = True
             return False
         if not judged.wrong:
             return False
-        if len(self.found.entries) < MOST_NAMED:
-            comparison, name = judged.comparison, table.problem.X.entry(coordinate)
-            wrong = replace(
-                entry,
-                of=entry.of if row is None else self.base.Y.entry(int(row)),
-                wrt=along_random(name) if row is None else name,
-                automatic=float(automatic),
-                reference=float(comparison.reference[0]),
-                error=float(comparison.error[0]),
-                allowed=float(comparison.allowed[0]),
-                method=judged.column.estimate.method,
-                slopes=None,
-                projected=entry.projected and row is None,
-                output=""
-                if row is None
-                else self.base.Y.leaves[self.base.Y.leaf_of(int(row))].name,
-                input=table.problem.X.leaves[table.problem.X.leaf_of(coordinate)].name,
-                steps=() if row is None else judged.steps,
-                enclosure=judged.enclosure,
-            )
-            self.found.entries.append(wrong)
+        one, method = judged.comparison, judged.column.estimate.method
+        numbers = (automatic, one.reference[0], one.error[0], one.allowed[0])
+        steps = () if row is None else judged.steps
+        self._name(coordinate, row, numbers, method, steps, judged.enclosure)
         return True
+
+    def _is_plain(self, gap: float, allowed: float) -> bool:
+        """Returns whether another entry is wrong without any doubt, where one is proved: then it is
+        named by two evaluations. The verdict stands without it, and proving each would cost more
+        than the check.
+        """
+        if not self.found.entries:
+            return False
+        proof = self.found.entries[0].method
+        return gap > PLAINLY_WRONG * allowed and proof.evaluations <= SETTLED_AT_ONCE
+
+    def _name(
+        self,
+        coordinate: int,
+        row: int | None,
+        numbers: tuple[float, float, float, float],
+        method: Method,
+        steps: tuple[tuple[float, float], ...] = (),
+        enclosure: Enclosure | None = None,
+    ) -> None:
+        """Keeps an entry that is wrong: the automatic value, the reference, its error bar, and what
+        the two may differ by.
+        """
+        if len(self.found.entries) >= MOST_NAMED:
+            return
+        problem, Y, entry = self.table.problem, self.base.Y, self.failure.entry
+        automatic, reference, error, allowed = numbers
+        name = problem.X.entry(coordinate)
+        wrong = replace(
+            entry,
+            of=entry.of if row is None else Y.entry(int(row)),
+            wrt=along_random(name) if row is None else name,
+            automatic=float(automatic),
+            reference=float(reference),
+            error=float(error),
+            allowed=float(allowed),
+            method=method,
+            slopes=None,
+            projected=entry.projected and row is None,
+            output="" if row is None else Y.leaves[Y.leaf_of(int(row))].name,
+            input=problem.X.leaves[problem.X.leaf_of(coordinate)].name,
+            steps=steps,
+            enclosure=enclosure,
+        )
+        self.found.entries.append(wrong)
+        if self.found.first is None:
+            self.found.first = coordinate
 
     def _is_curvature(
         self, along: RememberingEstimator, found: Column, row: int | None, automatic: float
@@ -656,7 +725,7 @@ class _Search:
         if not measured.ladders:
             measured = along.along(found.tangent, Effort.LADDER, found)
         if row is None:
-            reference, bar, _ = self._projected(measured, self.w)
+            reference, bar, _ = projected(self._values(measured), self.w)
         else:
             own = self._values(measured).of(slice(row, row + 1))
             reference, bar = float(own.value[0]), float(own.error[0])
@@ -675,6 +744,19 @@ class _Search:
         return bar + self.tolerance.relative * np.maximum(abs(automatic), abs(reference))
 
 
+def projected(values: Estimate, w: Vector) -> tuple[float, float, float]:
+    """Returns `<w, J v>` of an estimate of `J v`, its error bar, and the root of the sum of the
+    squares of its terms.
+    """
+    total, bars, sizes = 0.0, [], []
+    for part in chunks(w.size):
+        some, here = values.of(part), w[part] != 0
+        total += float(w[part] @ some.value)
+        bars.append(norm((w[part] * some.error)[here]))
+        sizes.append(norm((w[part] * some.value)[here]))
+    return total, float(norm(np.array(bars))), float(norm(np.array(sizes)))
+
+
 def _support(vector: Vector) -> Block:
     """Returns the entries that are not zero."""
     nonzero = vector != 0
@@ -686,9 +768,9 @@ def _at(vector: Vector, support: Block) -> Vector:
     return vector[_places(support)]
 
 
-def _with_truncation(found: Column) -> Column:
+def with_truncation(found: Column) -> Column:
     """Returns two evaluations with an error bar that covers truncation."""
-    near, part = found.estimate, _truncation(found)
+    near, part = found.estimate, truncation(found)
     # To one side a ladder was taken already.
     if found.step == 0.0 or found.one_sided:
         return found
@@ -700,7 +782,7 @@ def _with_truncation(found: Column) -> Column:
     return replace(found, estimate=in_parts(wider, near.count))
 
 
-def _truncation(found: Column) -> float:
+def truncation(found: Column) -> float:
     """Returns the truncation error of one central difference, relative to the derivative: `h^2 f'''
     / 6`, with an f''' over the scale of x that is a few times f'.
     """

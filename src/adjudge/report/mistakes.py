@@ -1,13 +1,12 @@
-"""This module puts the likely mistake behind a wrong derivative into one sentence, where the
-numbers bear it out.
+"""This module puts the likely mistake behind a wrong derivative of few entries into one sentence,
+where the numbers of all entries bear it out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import combinations
 from math import lgamma, log, log10, prod
 from typing import NamedTuple
 
@@ -15,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import ENTRY_FLOOR, MOST_EVIDENCE, PATTERN_EVIDENCE, PLACE_EVIDENCE
-from adjudge.estimate import Effort
-from adjudge.findings import Entry
-from adjudge.floats import Vector, norm
-from adjudge.jacobian import Failure, Table
-from adjudge.problem import Problem, Reverse, Stream, Tangent, lies_in, random_cotangent
-from adjudge.report.locate import Located
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Transform = Callable[[Array], Array]
-"""Turns the reference into what a mistake would make of it. It is linear, and each entry comes from
-one other, or from several without a change of sign: applied to error bars it gives, but for the
-sign, the error bars of what it makes of the reference."""
+from adjudge.floats import Vector
+from adjudge.report.patterns import (
+    Array,
+    Guess,
+    Mask,
+    Shape,
+    Transform,
+    conjugations,
+    reversal,
+    rotation,
+    sums,
+    transpositions,
+)
 
 
 @dataclass(frozen=True)
@@ -123,41 +122,14 @@ def evidence(gap: Array, margin: Array) -> Array:
     return np.asarray(np.log10(np.clip(ratio, 1.0, MOST_EVIDENCE)))
 
 
-LARGEST = 2**24
-"""The most numbers that are compared in the search for a permutation of one axis, which takes less
-than a second."""
-
-Guess = tuple[str, Transform, float]
-"""A predicate, the transform that it states, and the decades that trying others like it costs."""
-
-
 def most_evident(pair: DerivativePair, guesses: Iterable[Guess]) -> str | None:
     """Returns the predicate with the most evidence, if that is enough."""
     scores = [
-        (float(pair.evidence(change, pair.compared).sum()) - cost, text)
-        for text, change, cost in guesses
+        (float(pair.evidence(guess.change, pair.compared).sum()) - guess.cost, guess.text)
+        for guess in guesses
     ]
     score, text = max(scores, default=(0.0, ""), key=lambda scored: scored[0])
     return text if score >= PATTERN_EVIDENCE else None
-
-
-# -- the families of changes, the more specific ones first
-
-
-def conjugations(pair: DerivativePair) -> Iterator[Guess]:
-    """Yields guesses about the signs, the absence and the exchange of real and imaginary parts."""
-    if pair.automatic.shape[-1] == 1:
-        return
-    cost = log10(8)
-    for text, factors in (
-        ("has imaginary parts of the opposite sign: a missing conjugate?", (1, -1)),
-        ("has real parts of the opposite sign: a missing conjugate?", (-1, 1)),
-        ("has no imaginary parts, where the reference has", (1, 0)),
-        ("has no real parts, where the reference has", (0, 1)),
-    ):
-        yield text, partial(np.multiply, factors), cost
-    yield "is i times the reference", partial(_exchanged, (-1, 1)), cost
-    yield "is -i times the reference", partial(_exchanged, (1, -1)), cost
 
 
 def wrong_phase(pair: DerivativePair) -> str | None:
@@ -178,70 +150,25 @@ def wrong_phase(pair: DerivativePair) -> str | None:
     return None
 
 
-def transpositions(pair: DerivativePair) -> Iterator[Guess]:
-    """Yields guesses that two axes were exchanged, or their entries put into an array of the shape
-    before.
-    """
-    pairs = _axis_pairs(pair)
-    cost = log10(max(2 * len(pairs), 1))
-    for i, j in pairs:
-        names = f"axes {i} and {j}"
-        if pair.shape[i] == pair.shape[j]:
-            text = f"is that of the transposed input ({names} swapped)"
-            yield text, partial(np.swapaxes, axis1=i, axis2=j), cost
-        else:
-            text = f"is that of the input with {names} reshaped, not transposed"
-            yield text, partial(_reshaped, i, j), cost
-            yield text, partial(_reshaped_back, i, j), cost
-
-
 def reorderings(pair: DerivativePair) -> Iterator[Guess]:
     """Yields guesses that one axis was reversed, shifted or put into another order."""
     cost = log10(max(sum(pair.shape), 1))
     for axis, size in enumerate(pair.shape):
-        if size < 2 or size * pair.automatic.size > LARGEST:
+        if size < 2:
             continue
-        fits, name, steps = _matches(pair, axis), f"axis {axis}", np.arange(size)
-        opposite = steps[::-1]
-        if fits[steps, opposite].all():
-            yield f"is reversed along {name}", partial(np.take, indices=opposite, axis=axis), cost
+        fits, steps = _matches(pair, axis), np.arange(size)
+        if fits[steps, steps[::-1]].all():
+            yield reversal(axis, cost)
         for shift in range(1, size):
             if fits[steps, steps - shift].all():
-                back = shift if 2 * shift <= size else shift - size
-                text = f"is shifted by {back} along {name} (around the end)"
-                moved = (steps - shift) % size
-                yield text, partial(np.take, indices=moved, axis=axis), cost
+                yield rotation(axis, size, shift, cost)
         order = _assigned(fits)
         if order is not None:
             shown = f" ({', '.join(map(str, order))})" if size <= 8 else ""
-            text = f"has the indices of {name} in another order{shown}"
+            text = f"has the indices of axis {axis} in another order{shown}"
             several = log10(len(pair.shape)) + lgamma(size + 1) / log(10)
-            yield text, partial(np.take, indices=order, axis=axis), several
-
-
-def sums(pair: DerivativePair) -> Iterator[Guess]:
-    """Yields guesses that entries were summed, shifted out, or lost on one side of a diagonal."""
-    pairs, axes = _axis_pairs(pair), len(pair.shape)
-    cost = log10(max(4 * axes + 4 * len(pairs), 1))
-    for axis in range(axes):
-        name = f"axis {axis}"
-        yield f"is summed over {name}, and repeated along it", partial(_summed, axis), cost
-        yield f"is averaged over {name}", partial(_summed, axis, mean=True), cost
-        for shift in (1, -1):
-            text = f"is shifted by {shift} along {name} (and filled with zero)"
-            yield text, partial(_shifted, shift, axis), cost
-    for i, j in pairs:
-        if pair.shape[i] == pair.shape[j] > 1:
-            text = "is symmetrised: the mean of it and its transpose"
-            yield text, partial(_symmetric, i, j), cost
-            text, wide = "is zero {} the diagonal, where the reference is not", pair.shape[i]
-            kept = np.tri(wide, dtype=bool)
-            for word, mask in (("above", kept), ("below", kept.T), ("off", kept & kept.T)):
-                yield text.format(word), partial(_masked, mask, i, j), cost
-
-
-def _axis_pairs(pair: DerivativePair) -> list[tuple[int, int]]:
-    return list(combinations(range(len(pair.shape)), 2))
+            there, back = (partial(np.take, indices=k, axis=axis) for k in (order, order.argsort()))
+            yield Guess(text, there, back, several)
 
 
 def _matches(pair: DerivativePair, axis: int) -> Mask:
@@ -275,53 +202,11 @@ def _assigned(fits: Mask) -> NDArray[np.int64] | None:
     return order
 
 
-# -- the changes
-
-
-def _exchanged(factors: tuple[int, int], part: Array) -> Array:
-    """Exchanges the components, and multiplies each by its factor."""
-    return np.asarray(part[..., ::-1] * factors)
-
-
-def _reshaped(i: int, j: int, part: Array) -> Array:
-    """Swaps two axes and puts the entries into the shape before."""
-    return np.asarray(np.swapaxes(part, i, j).reshape(part.shape))
-
-
-def _reshaped_back(i: int, j: int, part: Array) -> Array:
-    """Inverts `_reshaped`."""
-    return np.asarray(np.swapaxes(part.reshape(np.swapaxes(part, i, j).shape), i, j))
-
-
-def _summed(axis: int, part: Array, *, mean: bool = False) -> Array:
-    """Repeats the sum or the mean along one axis along it."""
-    total = part.sum(axis, keepdims=True)
-    return np.broadcast_to(total / part.shape[axis] if mean else total, part.shape)
-
-
-def _shifted(shift: int, axis: int, part: Array) -> Array:
-    """Shifts the entries along one axis, with zeros in the place of what was shifted out."""
-    along = np.moveaxis(np.roll(part, shift, axis), axis, 0).copy()
-    along[0 if shift > 0 else -1] = 0.0
-    return np.moveaxis(along, 0, axis)
-
-
-def _symmetric(i: int, j: int, part: Array) -> Array:
-    """Takes the mean of the array and its transpose."""
-    return (part + np.swapaxes(part, i, j)) / 2
-
-
-def _masked(mask: Mask, i: int, j: int, part: Array) -> Array:
-    """Keeps the entries within a mask over two axes."""
-    shape = [size if k in (i, j) else 1 for k, size in enumerate(part.shape)]
-    return np.where(mask.reshape(shape), part, 0.0)
-
-
 def diagnose(
     pair: DerivativePair,
     *,
     x: Vector | None = None,
-    output_shape: Sequence[int] = (),
+    output_shape: Shape = (),
     other: Array | None = None,
     symmetric: str = "",
     subject: str = "the automatic derivative",
@@ -342,64 +227,80 @@ def diagnose(
     """
     if not pair.wrong.any():
         return None
-    if other is not None and _ignores_cotangent(pair, other):
+    if other is not None and ignores_cotangent(pair.automatic, other, pair.rtol):
         return f"{subject} is the same for two cotangents: they are ignored"
-    convention = _convention(pair) if symmetric else None
-    if convention is not None:
-        return (
-            f"{subject} {convention}; x is symmetric, and along symmetric "
-            "matrices it is right: if f is meant for these, check it there: "
-            f"directions={symmetric}"
-        )
-    sizes = _sizes(pair, output_shape)
+    if symmetric and _right_along_symmetric(pair):
+        room = pair.allowed(pair.reference, pair.error)
+        return f"{subject} {convention_of(pair.automatic, room, symmetric)}"
+    sizes = sizes_of(pair.shape, output_shape)
     predicate = _only_entry(pair, x) or _everywhere(pair, sizes)
-    for family in (conjugations, transpositions, reorderings, sums):
-        predicate = predicate or most_evident(pair, family(pair))
+    shape, components = pair.shape, pair.automatic.shape[-1]
+    for family in (
+        conjugations(components),
+        transpositions(shape),
+        reorderings(pair),
+        sums(shape),
+    ):
+        predicate = predicate or most_evident(pair, family)
     predicate = predicate or wrong_phase(pair) or _somewhere(pair, x, sizes)
     return None if predicate is None else f"{subject} {predicate}"
 
 
-def _ignores_cotangent(pair: DerivativePair, other: Array) -> bool:
+def ignores_cotangent(automatic: Array, other: Array, rtol: float) -> bool:
     """Returns whether the derivative is the same for two cotangents that are far apart."""
-    a = pair.automatic
-    margin = pair.rtol * np.maximum(np.abs(a), np.abs(other))
-    return bool(
-        (np.abs(a - other) <= margin).all() and evidence(a, margin).sum() >= PATTERN_EVIDENCE
-    )
+    margin = rtol * np.maximum(np.abs(automatic), np.abs(other))
+    if not (np.abs(automatic - other) <= margin).all():
+        return False
+    return bool(evidence(automatic, margin).sum() >= PATTERN_EVIDENCE)
 
 
-def _convention(pair: DerivativePair) -> str | None:
-    """Returns the predicate that the derivative is that along symmetric matrices, by one of the
-    conventions for a function of these; `None` where the numbers do not bear it out.
+def _right_along_symmetric(pair: DerivativePair) -> bool:
+    """Returns whether the derivative is right along symmetric matrices, and wrong otherwise.
 
-    Any two of them differ by an antisymmetric matrix, which has no product with a symmetric one.
+    Any two conventions for a function of these differ by an antisymmetric matrix, which has no
+    product with a symmetric one.
     """
     here, (i, j) = pair.known, (pair.automatic.ndim - 3, pair.automatic.ndim - 2)
-    signs = np.array([1.0, -1.0])[: pair.automatic.shape[-1]]
     both = here & np.swapaxes(here, i, j)
-
-    def adjoint(part: Array) -> Array:
-        """Returns the conjugate transposes."""
-        return np.asarray(np.swapaxes(part, i, j) * signs)
-
     gap, margin = pair.automatic - pair.reference, pair.allowed(pair.reference, pair.error)
     margin = margin + np.swapaxes(margin, i, j)
     if not (np.abs(gap + adjoint(gap)) <= margin)[both].all():
-        return None
-    upper = np.moveaxis(both, (i, j), (0, 1))[np.triu_indices(both.shape[i], 1)]
-    off, room = (np.moveaxis(part, (i, j), (0, 1)) for part in (gap, margin))
+        return False
     pairs = np.triu_indices(both.shape[i], 1)
-    if evidence(off[pairs][upper], room[pairs][upper]).sum() < PATTERN_EVIDENCE:
-        return None
-    values = np.moveaxis(pair.automatic, (i, j), (0, 1))
+    upper = np.moveaxis(both, (i, j), (0, 1))[pairs]
+    off, room = (np.moveaxis(part, (i, j), (0, 1)) for part in (gap, margin))
+    return bool(evidence(off[pairs][upper], room[pairs][upper]).sum() >= PATTERN_EVIDENCE)
+
+
+def adjoint(part: Array) -> Array:
+    """Returns the conjugate transposes of matrices whose entries have their components last."""
+    signs = np.array([1.0, -1.0])[: part.shape[-1]]
+    return np.asarray(np.swapaxes(part, -3, -2) * signs)
+
+
+def convention_of(automatic: Array, room: Array | float, directions: str) -> str:
+    """Returns the predicate that the derivative is one along symmetric matrices alone, by which of
+    the conventions, and how it is checked there.
+
+    Args:
+        automatic: The derivative, with the shape (..., n, n, components).
+        room: What two of its entries may differ by and count as equal.
+        directions: The option that keeps the input symmetric.
+    """
+    room = room + np.swapaxes(room, -3, -2) if isinstance(room, np.ndarray) else 2 * room
+    values = np.moveaxis(automatic, (-3, -2), (0, 1))
+    pairs = np.triu_indices(values.shape[0], 1)
     what = "differs from the reference by an antisymmetric part"
-    if (np.abs(pair.automatic - adjoint(pair.automatic)) <= margin)[both].all():
+    if (np.abs(automatic - adjoint(automatic)) <= room).all():
         what = "is symmetrised: the mean of it and its transpose"
     elif not values[pairs].any():
         what = "holds what belongs to both triangles in the lower one"
     elif not np.swapaxes(values, 0, 1)[pairs].any():
         what = "holds what belongs to both triangles in the upper one"
-    return what
+    return (
+        f"{what}; x is symmetric, and along symmetric matrices it is right: if f is meant for "
+        f"these, check it there: directions={directions}"
+    )
 
 
 # -- what the wrong entries are
@@ -446,7 +347,7 @@ def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Descript
     fitted = float((a * r / margin**2).sum() / (r * r / margin**2).sum())
     # This is what errors of r, as large as they may be, make of the fit.
     slack = abs(fitted) * float((abs(r) / margin).sum() / (r * r / margin**2).sum())
-    named = _named_factors(sizes)
+    named = named_factors(sizes)
     fits = [
         what
         for factor, what in named.items()
@@ -458,11 +359,11 @@ def _factor(pair: DerivativePair, mask: Mask, sizes: dict[int, str]) -> Descript
     met = pair.evidence(partial(np.multiply, fitted), mask, slack)
     # One entry went into the fit, and is no evidence for it.
     if met.size and met.sum() - met.max() >= PATTERN_EVIDENCE:
-        return Description(f"is {_number(fitted)} times the reference")
+        return Description(f"is {number(fitted)} times the reference")
     return None
 
 
-def _named_factors(sizes: dict[int, str]) -> dict[float, Description]:
+def named_factors(sizes: dict[int, str]) -> dict[float, Description]:
     """Returns the factors that have a meaning, such as the size of an axis, with their
     descriptions.
     """
@@ -480,20 +381,20 @@ def _named_factors(sizes: dict[int, str]) -> dict[float, Description]:
     return named
 
 
-def _sizes(pair: DerivativePair, output_shape: Sequence[int]) -> dict[int, str]:
+def sizes_of(shape: Shape, output_shape: Shape) -> dict[int, str]:
     """Returns the sizes of axes that a mean or a sum may have run over, with their names."""
     found: dict[int, str] = {}
     names = [(f"axis {k} of the output", size) for k, size in enumerate(output_shape)]
     names += [("the size of the output", prod(output_shape))]
-    names += [(f"axis {k}", size) for k, size in enumerate(pair.shape)]
-    names += [("the size of the input", prod(pair.shape))]
+    names += [(f"axis {k}", size) for k, size in enumerate(shape)]
+    names += [("the size of the input", prod(shape))]
     for name, size in names:
         if size > 1:
             found.setdefault(size, name if name.startswith("the") else f"the size of {name}")
     return found
 
 
-def _number(c: float) -> str:
+def number(c: float) -> str:
     """Returns a factor with as many digits as tell it from 1."""
     digits = next((d for d in (4, 7, 10) if f"{c:.{d}g}" != "1"), 17)
     return f"{c:.{digits}g}"
@@ -539,8 +440,7 @@ def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) ->
     what = _description(pair, pair.wrong, sizes)
     verb, hint = what or Description("is wrong")
     wrong, count = np.count_nonzero(pair.wrong), np.count_nonzero(pair.informative)
-    # The number of ways to choose as many wrong entries, in decades.
-    ways = (lgamma(count + 1) - lgamma(wrong + 1) - lgamma(count - wrong + 1)) / log(10)
+    ways = ways_in_decades(count, wrong)
     if x is not None:
         place = _domain(pair, x)
         if place is not None:
@@ -554,11 +454,17 @@ def _somewhere(pair: DerivativePair, x: Vector | None, sizes: dict[int, str]) ->
     return f"{verb} in {wrong} of {pair.compared.sum()} entries{hint}; the others are right"
 
 
+def ways_in_decades(count: int | np.signedinteger, chosen: int | np.signedinteger) -> float:
+    """Returns the decimal logarithm of the number of ways to choose some of so many entries."""
+    n, k = int(count), int(chosen)
+    return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10)
+
+
 def _domain(pair: DerivativePair, x: Vector) -> str | None:
     """Returns the values of x at which, and only at which, entries are wrong."""
     wrong, informative, values = pair.wrong, pair.informative, x.reshape(pair.shape)
     n, k = np.count_nonzero(informative), np.count_nonzero(wrong)
-    if (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10) < PLACE_EVIDENCE:
+    if ways_in_decades(n, k) < PLACE_EVIDENCE:
         return None
     for place, inside in (
         ("zero", values == 0),
@@ -604,157 +510,3 @@ def _filled(pair: DerivativePair, ranges: dict[int, NDArray[np.int64]]) -> bool:
         shape = [-1 if k == axis else 1 for k in range(inside.ndim)]
         inside &= np.isin(np.arange(pair.shape[axis]), indices).reshape(shape)
     return bool((pair.wrong == (inside & pair.informative)).all())
-
-
-ENTRIES = 64
-"""The largest input, in real coordinates, whose gradient is taken entry by entry for this. It takes
-twice as many evaluations, and only after a failure."""
-
-
-LADDERS = 16
-"""The largest input of which each entry gets a ladder of steps for this, sixteen evaluations, where
-the entry that failed took one."""
-
-
-SETTLED_AT_ONCE = 6
-"""Three steps take so many evaluations, and a ladder more."""
-
-
-FACTOR_ROOM = 1e-5
-"""The factors of entries may differ by this part, if their error bars allow it, and count as one.
-The value is ours. No verdict depends on it."""
-
-
-def likely_mistake(table: Table, failure: Failure, located: Located | None = None) -> str | None:
-    """Returns what is probably wrong with the gradient behind the first failure of a mode, if the
-    numbers show it.
-
-    The gradient `J* w` of one input, for a random `w` on one output, is compared with differences
-    along every entry of the input; forward mode gives an entry of it as `<w, J e_k>`. Of a large
-    input there are only the entries that were `located` behind the failure.
-    """
-    reverse, forward, problem, base = table.reverse, table.forward, table.problem, table.base
-    pushed = failure.kind == "each"
-    if failure.kind == "first" or (forward if pushed else reverse) is None:
-        return None
-    if len(failure.tangent.leaves) > 1:
-        return None
-    j, i = failure.tangent.leaves[0], _output(table, failure)
-    leaf, part = problem.X.leaves[j], problem.X.slices[j]
-    x = problem.origin[part]
-    if not leaf.size or (reverse is not None and not (pushed or reverse.attached[i])):
-        return None
-    subject = "the automatic derivative"
-    if len(problem.X.leaves) > 1 or len(base.Y.leaves) > 1:
-        subject = f"the derivative of {base.Y.leaves[i].name} with respect to {leaf.name}"
-    if reverse is not None and not pushed and _cut_to_stored(table, reverse, j, i):
-        return (
-            f"{subject} is zero wherever x stores no value, and right at the stored values: if it "
-            "is meant for these, check it there: masked=True"
-        )
-    # What two evaluations did not settle, their truncation may hide in every entry.
-    laddered = failure.entry.method.evaluations > SETTLED_AT_ONCE
-    if leaf.size > (LADDERS if laddered else ENTRIES):
-        factor = None if located is None else common_factor([failure.entry, *located.entries])
-        return None if factor is None else f"{subject} {factor}"
-    w = _cotangent(table, i)
-    automatic, reference, error = (np.empty(leaf.size) for _ in "123")
-    units = [*replace(table.probes, full=True).tangents(problem.origin, part)]
-    if problem.counts.ahead is not None:
-        table.estimator.begin(units)
-    for k, unit in enumerate(units):
-        found = table.estimator.along(unit)
-        if laddered:
-            found = table.estimator.along(unit, Effort.LADDER, found)
-        reference[k] = w @ found.estimate.value[: base.Y.size]
-        error[k] = norm(w * found.estimate.error[: base.Y.size])
-        if forward is not None and pushed:
-            automatic[k] = w @ forward.column(base, unit.vector)[1]
-    shape, other = (*leaf.host_shape, 2 if leaf.complex else 1), None
-    if reverse is not None and not pushed:
-        automatic, twice = (reverse.row(base, k * w)[part] for k in (1.0, -2.0))
-        other = twice.reshape(shape)
-    numbers = (automatic.reshape(shape), reference.reshape(shape), error.reshape(shape))
-    return diagnose(
-        DerivativePair(*numbers, table.tolerance.relative),
-        x=None if leaf.complex else x,
-        output_shape=base.Y.leaves[i].host_shape,
-        other=other,
-        symmetric=_directions(problem, j) if lies_in("symmetric", leaf, x) else "",
-        subject=subject,
-    )
-
-
-def common_factor(entries: Sequence[Entry]) -> str | None:
-    """Returns the predicate that all of these entries are off by one factor, where they are; the
-    first of them is a sum of many.
-
-    Of a sum of terms that are off by different factors, or of which some are right, the factor is
-    another one than that of an entry. The rule is ours, and costs no evaluation.
-    """
-    if len(entries) < 2 or not all(e.reference and np.isfinite(e.automatic) for e in entries):
-        return None
-    first = entries[1].automatic / entries[1].reference
-    for entry in entries:
-        room = entry.allowed / abs(entry.reference)
-        if abs(entry.automatic / entry.reference - first) > min(room, FACTOR_ROOM) * abs(first):
-            return None
-    if first == 0:
-        return "is zero, where the reference is not"
-    named = _named_factors({}).get(float(f"{first:.6g}"), Description(_number_of(first)))
-    return f"{named.verb} wherever it was looked at{named.hint}"
-
-
-def _number_of(factor: float) -> str:
-    number = f"{float(f'{factor:.6g}'):g}"
-    return f"is {_number(factor) if number == '1' else number} times the reference"
-
-
-def _cotangent(table: Table, i: int) -> Vector:
-    """Returns a random cotangent of output `i`, real where that is complex."""
-    base = table.base
-    w, part = np.zeros(base.Y.size), base.Y.slices[i]
-    w[part] = random_cotangent(base.Y, table.probes.seed, Stream.MISTAKE_COTANGENT)[part]
-    if base.Y.leaves[i].complex:
-        w[part.start + 1 : part.stop : 2] = 0.0
-    return w
-
-
-def _cut_to_stored(table: Table, reverse: Reverse, j: int, i: int) -> bool:
-    """Returns whether input `j` is a sparse array, and the derivative of output `i` is zero at what
-    it does not store, and right along a random tangent that moves nothing else.
-    """
-    problem, leaf, part = table.problem, table.problem.X.leaves[j], table.problem.X.slices[j]
-    arrays, like = problem.backend.arrays, problem.x[j]
-    values = arrays.stored_only()
-    kept = values.to_host(like, like)
-    if kept.shape == leaf.host_shape:
-        return False
-    stored = arrays.to_host(values.from_host(np.ones_like(kept), like), like) != 0
-    marks = np.repeat(stored.reshape(-1), 2 if leaf.complex else 1)
-    w = _cotangent(table, i)
-    row = reverse.row(table.base, w)[part]
-    if row[~marks].any():
-        return False
-    drawn = replace(table.probes, full=False).tangent(problem.origin)
-    v = np.zeros_like(drawn.vector)
-    v[part] = np.where(marks, drawn.vector[part], 0.0)
-    estimate = table.estimator.along(Tangent((j,), v, drawn.length)).estimate
-    size = table.base.Y.size
-    value, error = w @ estimate.value[:size], norm(w * estimate.error[:size])
-    numbers = (np.full((1, 1), number) for number in (row @ v[part], value, error))
-    automatic, reference, bar = numbers
-    one = DerivativePair(automatic, reference, bar, table.tolerance.relative)
-    return bool(one.known.all() and not one.wrong.any())
-
-
-def _directions(problem: Problem, j: int) -> str:
-    """Returns the option that keeps input `j` symmetric."""
-    alone = len(problem.X.leaves) == 1
-    return "'symmetric'" if alone else f"{{{problem.X.leaves[j].name!r}: 'symmetric'}}"
-
-
-def _output(table: Table, failure: Failure) -> int:
-    """Returns the output leaf of the row that failed."""
-    entries = table.probes.full or failure.kind == "each"
-    return table.base.Y.leaf_of(failure.row) if entries else failure.row

@@ -173,7 +173,7 @@ def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     assert "more entries are wrong" in text_of(report.findings[0])
     assert report.findings[0].detail.also.many
     assert 1 == report.counts["failed"]
-    assert report.counts["evaluations"] <= 64
+    assert report.counts["evaluations"] <= 72
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -316,12 +316,13 @@ def test_replays_count_as_work_of_the_search():
     counts.evaluations += 20
     counts.replayed += 1000
 
-    assert not work.spent(found=1)
+    assert not work.spent(found=1, explained=lambda: False)
+    assert work.spent(found=1, explained=lambda: True)
     counts.replayed += 10**5
-    assert work.spent(found=1)
-    assert not work.spent(found=0)
+    assert work.spent(found=1, explained=lambda: False)
+    assert not work.spent(found=0, explained=lambda: True)
     counts.replayed += 10**6
-    assert work.spent(found=0)
+    assert work.spent(found=0, explained=lambda: False)
 
 
 def test_a_search_of_what_agrees_begins_only_where_its_replays_fit():
@@ -329,7 +330,7 @@ def test_a_search_of_what_agrees_begins_only_where_its_replays_fit():
     base = SimpleNamespace(problem=SimpleNamespace(counts=counts, X=space), Y=space)
     work = SearchWork.after(base)
 
-    assert work.affords_replays_of(5000)
-    assert not work.affords_replays_of(50_000)
+    assert work.by_replays(5000).spent(found=0, explained=lambda: True) is False
+    assert work.by_replays(50_000) is None
     counts.replayed += 3 * 50_000  # half as much again is allowed, which is no search
-    assert not SearchWork.after(base).affords_replays_of(50_000)
+    assert SearchWork.after(base).by_replays(50_000) is None
