@@ -78,6 +78,9 @@ LADDERED_WORK = 128
 """The same where each sum takes a ladder."""
 MOST_DRAWS = 4
 """In a coarse dtype one sum is little evidence. So many are made of one guess at most."""
+DRAWS_OF_PLACE = range(3)
+"""Many places are tried, and in one of a million the errors of a few entries make the same factor
+of two sums by accident. So many sums tell what a place has in common."""
 FACTOR_ROOM = 1e-5
 """The factors of entries may differ by this part, if their error bars allow it, and count as one.
 The value is ours. No verdict depends on it."""
@@ -330,8 +333,9 @@ class _Gradient:
         two = [self._draw(k)[1] for k in range(2)]
         if not all(np.isfinite([one.reference.value, one.reference.error]).all() for one in two):
             return None
-        said = self._along_symmetric() or self._everywhere(two) or self._pattern()
-        return said or (None if self.leaf.complex else self._domain()) or self._index(wrong)
+        said = self._along_symmetric() or self._everywhere(two)
+        said = said or (None if self.leaf.complex else self._domain())
+        return said or self._pattern() or self._index(wrong)
 
     def _along_symmetric(self) -> str | None:
         """Returns that the derivative is right along symmetric matrices, where x is one."""
@@ -504,12 +508,9 @@ class _Gradient:
 
     # -- places
 
-    def _parts(self, mask: Mask, many: int = 2) -> list[_Sum]:
-        """Returns the sums over a part of the entries."""
-        return [self._sum(np.where(mask, self._draw(k)[0], 0.0)) for k in range(many)]
-
-    def _wholes(self) -> list[_Sum]:
-        return [self._draw(k)[1] for k in range(2)]
+    def _parts(self, mask: Mask, ks: Sequence[int]) -> list[_Sum]:
+        """Returns the sums over a part of the entries, of these draws."""
+        return [self._sum(np.where(mask, self._draw(k)[0], 0.0)) for k in ks]
 
     def _domain(self) -> str | None:
         """Returns the values of x at which, and only at which, entries are wrong by one factor."""
@@ -522,8 +523,8 @@ class _Gradient:
         for name, mask in masks.items():
             if self._spent():
                 return None
-            parts[name] = self._parts(mask, 1)[0]
-        rest = self._wholes()[0]
+            (parts[name],) = self._parts(mask, [0])
+        rest = self._draw(0)[1]
         for part in parts.values():
             rest -= part
         wrong = {name for name, part in parts.items() if part.deviation.significant}
@@ -538,7 +539,7 @@ class _Gradient:
         place, mask = places.get(frozenset(wrong), ("", None))
         if mask is None or ways_in_decades(x.size, np.count_nonzero(mask)) < PLACE_EVIDENCE:
             return None
-        what = None if self._spent() else self._description(self._parts(mask), mask)
+        what = None if self._spent() else self._description(self._parts(mask, DRAWS_OF_PLACE), mask)
         return what and f"{what.verb} exactly where the input is {place}{what.hint}"
 
     def _index(self, wrong: int | None) -> str | None:
@@ -567,16 +568,16 @@ class _Gradient:
         """Returns that all of the entries in `mask` are wrong and no other, or the other way
         round.
         """
-        wholes = self._wholes()
-        one = self._parts(mask, 1)[0]
-        here, there = one.deviation.significant, (wholes[0] - one).deviation.significant
+        (one,) = self._parts(mask, [0])
+        whole = self._draw(0)[1]
+        here, there = one.deviation.significant, (whole - one).deviation.significant
         if here == there or self._spent():
             return None
-        two = [one, self._sum(np.where(mask, self._draw(1)[0], 0.0))]
+        parts = [one, *self._parts(mask, DRAWS_OF_PLACE[1:])]
         if here:
-            what, where = self._description(two, mask), (place, "elsewhere")
+            what, where = self._description(parts, mask), (place, "elsewhere")
         else:
-            rests = [whole - part for whole, part in zip(wholes, two, strict=True)]
+            rests = [self._draw(k)[1] - parts[k] for k in DRAWS_OF_PLACE]
             what, where = self._description(rests, ~mask), (elsewhere, "there")
         return what and f"{what.verb} {where[0]}{what.hint}; right {where[1]}"
 
