@@ -11,7 +11,7 @@ wrong entry takes six evaluations at any size where a test of each would take tw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -47,9 +47,10 @@ MOST_NAMED = 8
 LEAST_SEARCH = 16
 """A check takes so little that no second wrong entry would be named. The search may take so many
 evaluations and vjps in any case, where a mistake explains what is wrong. The value is ours."""
-UNEXPLAINED_SEARCH = 112
-"""The same where no mistake that is known explains it, and only the entries tell. The value is
-ours."""
+UNEXPLAINED_SEARCH = {64: 16, 2**17: 112}
+"""The same where no mistake that is known explains it, and only the entries tell, by the largest
+number of inputs and outputs that this holds for. Few inputs are compared with their mistake entry
+by entry. The values are ours."""
 LONGEST_SEARCH = {64: 64, 2**17: 1024}
 """The first wrong entry is the proof, and may take so many evaluations and vjps in any case, by the
 largest number of inputs and outputs that this holds for. The values are ours."""
@@ -332,11 +333,10 @@ class SearchWork:
     def after(cls, base: Base) -> SearchWork:
         """Returns the limits by the size of a problem and what was spent on it so far."""
         counts, size = base.problem.counts, base.problem.X.size + base.Y.size
-        least = next((work for most, work in LONGEST_SEARCH.items() if size <= most), 0)
-        small, so_far = least > 0, work_of(counts)
-        allowed = max(so_far / 2, LEAST_SEARCH * small)
-        unexplained = max(so_far / 2, UNEXPLAINED_SEARCH * small)
-        longest = max(TIMES_AS_LONG * allowed, least)
+        so_far = work_of(counts)
+        allowed = max(so_far / 2, LEAST_SEARCH if size <= max(LONGEST_SEARCH) else 0)
+        unexplained = max(so_far / 2, _by_size(UNEXPLAINED_SEARCH, size))
+        longest = max(TIMES_AS_LONG * allowed, _by_size(LONGEST_SEARCH, size))
         return cls(counts, so_far, *(so_far + one for one in (allowed, unexplained, longest)))
 
     def by_replays(self, replayed: int) -> SearchWork | None:
@@ -357,6 +357,11 @@ class SearchWork:
         if not found:
             return so_far >= self.longest
         return so_far >= self.most and (so_far >= self.unexplained or explained())
+
+
+def _by_size(work: Mapping[int, int], size: int) -> int:
+    """Returns the work that is allowed for a problem of this size, which may be none."""
+    return next((allowed for most, allowed in work.items() if size <= most), 0)
 
 
 def work_of(counts: Counts) -> float:
@@ -380,7 +385,7 @@ def locate_entries(
     """
     search = _Search(table, failure, work, explained)
     search.inputs()
-    search.found.entries.sort(key=lambda entry: -entry.excess)
+    search.found.entries.sort(key=lambda entry: (-how_proved(entry), -entry.excess))
     return search.found
 
 
@@ -742,6 +747,13 @@ class _Search:
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         """Returns the largest difference that is accepted of one entry."""
         return bar + self.tolerance.relative * np.maximum(abs(automatic), abs(reference))
+
+
+def how_proved(entry: Entry) -> int:
+    """Returns the evaluations that an entry was judged by, as far as they prove it: what a reader
+    sees first is proved, and what two evaluations named comes after it.
+    """
+    return min(entry.method.evaluations, SETTLED_AT_ONCE)
 
 
 def projected(values: Estimate, w: Vector) -> tuple[float, float, float]:
