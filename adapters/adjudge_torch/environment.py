@@ -40,10 +40,14 @@ def _kept_gradients(leaves: Sequence[torch.Tensor]) -> Iterator[None]:
     """
     before = [(leaf, leaf.grad) for leaf in leaves]
     copies = [None if grad is None else (grad._version, grad.clone()) for _, grad in before]
+    marks = [leaf.requires_grad for leaf in leaves]
     try:
         yield
     finally:
         with torch.no_grad():
+            for leaf, marked in zip(leaves, marks, strict=True):
+                if leaf.requires_grad != marked:
+                    leaf.requires_grad_(marked)
             for (leaf, grad), copy in zip(before, copies, strict=True):
                 if leaf.grad is not grad:
                     leaf.grad = grad

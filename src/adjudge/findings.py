@@ -812,6 +812,8 @@ class Unrepeatable(Detail):
     """The gap that it may make where large terms cancel."""
     allowed: float | None = None
     """The spread that the caller allows, where that covers the gap."""
+    suggested: float = math.inf
+    """The `nondet_tol` that would allow the spread of these runs, with some room."""
 
     @property
     def reordered(self) -> bool:

@@ -58,7 +58,7 @@ from adjudge.problem import (
     contents_reached_by,
     generator_of,
     held_by,
-    keeping_arrays,
+    keeping_attributes,
     observe,
     set_around,
 )
@@ -112,7 +112,7 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         ExitStack() as buffers,
     ):
         held = held_by(f, environment)
-        buffers.enter_context(keeping_arrays(held.parts))
+        buffers.enter_context(keeping_attributes(held.parts))
         buffers.enter_context(environment.keeping_gradients(held.objects))
         for backend, arrays in held.buffers:
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
@@ -257,7 +257,8 @@ def judged_with_replay(
     its first evaluation it then draws in all of them, and the derivative that is judged is that
     with these numbers held fixed. The state is put back before f alone: a rule that draws its own
     numbers in the backward pass goes on drawing new ones. Numbers that leave f without a
-    derivative, as a dropout that drops everything, hide all mistakes, and others are drawn.
+    derivative, as a dropout that drops everything, or without that of one input, hide all
+    mistakes in it, and others are drawn.
     PyTorch's activation checkpointing replays the state of a forward pass in the same way; to do
     so in a check is ours.
     """
@@ -271,6 +272,10 @@ def judged_with_replay(
                 raise
             settled = False
         seen.drawn = tried > 0 or _has_drawn(problem, letters, seen)
+        if settled and seen.drawn and flat_inputs(problem, found[0]):
+            # Numbers that switch an input off hide all mistakes in its gradient: a rule of
+            # stochastic depth without its factor passed in three checks of ten.
+            settled = False
         if settled or tried == DRAWS or not seen.drawn:
             return found
         if not tried and not _draws(problem, "", seen):  # a rule does, which is no part of f
@@ -311,6 +316,17 @@ def _draws(problem: Problem, letters: str, seen: Generators) -> bool:
 
     attempt(once, AdjudgeError)
     return seen.have_moved()
+
+
+def flat_inputs(problem: Problem, outcomes: Sequence[Judgement]) -> list[str]:
+    """Returns the names of the inputs whose gradient is zero while that of others is not: a layer
+    behind dead units, say, whose gradient may be wrong by any factor.
+    """
+    image = outcomes[0].images.get("R")
+    if image is None or not image[1].any():
+        return []
+    parts = zip(problem.X.leaves, problem.X.slices, strict=True)
+    return [leaf.name for leaf, part in parts if leaf.size and not image[1][part].any()]
 
 
 def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 
 from adjudge.check.one_problem import Judgement
 from adjudge.check.options import Options, problem_of
-from adjudge.check.surroundings import surroundings
+from adjudge.check.surroundings import flat_inputs, surroundings
 from adjudge.engine import ByHand
 from adjudge.findings import (
     ClosesOver,
@@ -138,19 +138,10 @@ def unchecked(
 
 def with_flat_inputs(report: Report, problem: Problem, outcomes: Sequence[Judgement]) -> Report:
     """Returns the report, where it is a PASS with a note on inputs whose gradient is zero while
-    that of others is not: a layer behind dead units, say, whose gradient may be wrong by any
-    factor.
+    that of others is not.
     """
-    image = outcomes[0].images.get("R")
-    if image is None or report.verdict is not Verdict.PASS:
-        return report
-    moved, flat = False, []
-    for leaf, part in zip(problem.X.leaves, problem.X.slices, strict=True):
-        if image[1][part].any():
-            moved = True
-        elif leaf.size:
-            flat.append(leaf.name)
-    if not moved or not flat:
+    flat = flat_inputs(problem, outcomes) if report.verdict is Verdict.PASS else []
+    if not flat:
         return report
     detail = SpecialNumbers(tuple(flat), Hides.FLAT)
     note = Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)

@@ -718,8 +718,11 @@ def findings_of(
             alone = tally.failed == 1 < tally.compared
         if meaning is Meaning.WRONG and silent:
             remedy = Remedy.LEAVE_OUTPUT_OUT
-        elif meaning is Meaning.WRONG and not tally.missing and (proved or not (mistake or alone)):
-            remedy = _if_it_iterates(entries)
+        elif meaning is Meaning.WRONG and not tally.missing:
+            # An iteration may converge last in one entry or one row, which looks like a mistake.
+            close = _accuracy(tally) is not None
+            if proved or close or not (mistake or alone):
+                remedy = _if_it_iterates(entries)
         found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None
     seen: set[tuple[Status, Meaning]] = set()

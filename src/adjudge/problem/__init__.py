@@ -43,7 +43,7 @@ from adjudge.problem.captured import (
     generator_of,
     graded_numbers,
     held_by,
-    keeping_arrays,
+    keeping_attributes,
     names_of,
     with_captured,
 )
@@ -149,7 +149,7 @@ __all__ = [
     "gradient_problem",
     "halves",
     "held_by",
-    "keeping_arrays",
+    "keeping_attributes",
     "largest",
     "leave_out",
     "lies_in",

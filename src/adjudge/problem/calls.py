@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -1057,14 +1058,24 @@ def _without_memory(backend: AutodiffBackend, leaf: Any) -> Any:
     return leaf if one is None else one
 
 
+def _prefixes(tree: Tree, path: Path) -> list[str]:
+    """Returns the names that a path may mean: the whole name of an output, the key or the field of
+    one, or its place. The fields of a named tuple have an order, and no number in their names.
+    """
+    if not isinstance(path, int):
+        return [path, f"out[{path!r}]", f"out.{path}"] if path else []
+    fields = dict.fromkeys(re.findall(r"^out\.\w+", "\n".join(tree.names), re.MULTILINE))
+    return [f"out[{path}]", *list(fields)[path : path + 1]]
+
+
 def _chosen(tree: Tree, floating: Sequence[int], wanted: Sequence[Path]) -> tuple[int, ...]:
     """Returns those of the `floating` leaves of a result that are at the paths `wanted`, or below
     one. Raises `InputError` where there is none at a path.
     """
     chosen: set[int] = set()
     for path in wanted:
-        prefix = f"out[{path}]" if isinstance(path, int) else path
-        found = [k for k in floating if prefix and is_at_or_below(tree.names[k], prefix)]
+        prefixes = _prefixes(tree, path)
+        found = [k for k in floating if any(is_at_or_below(tree.names[k], one) for one in prefixes)]
         if not found:
             there = ", ".join([tree.names[k] for k in floating])
             raise InputError(

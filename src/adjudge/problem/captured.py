@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -174,17 +174,36 @@ def held_by(f: object, environment: Environment) -> Held:
             known.update(map(id, arrays))
         for part in parts_of(one):  # however deep they stand
             parts[id(part)] = part
-            for value in vars(part).values():
-                if type(value) not in _PLAIN:
-                    generators[id(value)] = generator_of(value, environment)
+    for part in parts.values():
+        generators |= _generators_in(part, parts.keys() | known, environment)
     own = [one for one in generators.values() if one]
     return Held(buffers, list(parts.values()), own, objects)
 
 
+def _generators_in(
+    part: object, apart: Set[int], environment: Environment
+) -> dict[int, Setting | None]:
+    """Returns the generators that the attributes of a part hold, in whatever they stand: an
+    augmentation that is no module, say. What is `apart`, by its `id`, is looked into by itself.
+    """
+
+    def ending(one: object) -> Setting | bool | None:
+        return generator_of(one, environment) or (True if id(one) in apart else None)
+
+    found: dict[int, Setting | None] = {}
+    for value in vars(part).values():
+        if type(value) in _PLAIN or (isinstance(value, dict | list | tuple) and not value):
+            continue
+        for _, held, end in _reachable(value, ending):
+            if isinstance(end, Setting):
+                found[id(held)] = end
+    return found
+
+
 @contextmanager
-def keeping_arrays(parts: Sequence[object]) -> Iterator[None]:
-    """Binds the arrays that these objects hold afterwards as they are bound now, both those of
-    their attributes and those in the dictionaries that stand there.
+def keeping_attributes(parts: Sequence[object]) -> Iterator[None]:
+    """Binds what these objects hold afterwards as it is bound now, both their attributes (arrays,
+    counters, whether a module is trained) and what the dictionaries hold that stand there (hooks).
     """
     namespaces = [one for part in parts for one in _namespaces(part)]
     before = [dict(one) for one in namespaces]
@@ -194,7 +213,7 @@ def keeping_arrays(parts: Sequence[object]) -> Iterator[None]:
         for now, then in zip(namespaces, before, strict=True):
             for name in {**then, **now}:
                 bound, held = now.get(name), then.get(name)
-                if bound is not held and (is_array_like(bound) or is_array_like(held)):
+                if bound is not held:
                     if name in then:
                         now[name] = held
                     else:
@@ -260,16 +279,21 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
     """Returns what the variables of a function, or the attributes of an object, hold: each thing
     once, with its name and with what `ending` returns for it. A thing for which that is not `None`
     is not looked into; of plain functions and containers it is not asked.
+
+    What stands in a list in a dictionary is as deep as the dictionary, and the object of a bound
+    method as deep as that. No more than `MOST_REACHED` things are looked into.
     """
     known, found, looked_into = {id(f)}, [], [("", f, 0)]
     for name, one, depth in looked_into:  # it grows on the way
         end = None if type(one).__module__ == "builtins" else ending(one)
         found.append((name, one, end))
-        bound = type(one) is MethodType  # it stands for its object, which is as deep
         # A dictionary may take names of attributes for keys.
         of_class = not isinstance(one, dict) and isinstance(getattr(one, "__self__", None), type)
-        if end is None and depth < DEPTH + bound and not of_class:
-            below = depth + (not bound)
+        if len(looked_into) > MOST_REACHED:
+            continue
+        through = type(one) in _LOOKED_THROUGH
+        if end is None and depth < DEPTH + through and not of_class:
+            below = depth + (not through)
             for key, value in _variables(one).items():
                 if type(value) is BuiltinFunctionType:  # the method of an object, or of a module
                     value = value.__self__
@@ -279,9 +303,16 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
     return found
 
 
-DEPTH = 3
+_LOOKED_THROUGH = (list, tuple, dict, partial, MethodType)
+"""Types of what only holds something else."""
+DEPTH = 5
 """How deep variables are looked into: those of a function, the attributes of an object that it
-holds, and what stands in these. The value is ours; it bounds the work of finding a name."""
+holds, and what stands in these: an augmentation that composes others. The value is ours; it bounds
+the work of finding a name."""
+
+
+MOST_REACHED = 10_000
+"""A data set in a global list would take longer than the check. The value is ours."""
 
 
 def _variables(f: object) -> Mapping[str, Any]:
@@ -301,7 +332,18 @@ def _variables(f: object) -> Mapping[str, Any]:
         return {str(key): value for key, value in f.items()}
     if isinstance(f, list | tuple):
         return {f"[{k}]": value for k, value in enumerate(f)}
-    return {} if isinstance(f, ModuleType | type) else getattr(f, "__dict__", {})
+    if isinstance(f, ModuleType | type):
+        return {}
+    held: Mapping[str, Any] = getattr(f, "__dict__", {})
+    slots = [name for kind in type(f).__mro__ for name in _slots(kind) if hasattr(f, name)]
+    return {**{name: getattr(f, name) for name in slots}, **held} if slots else held
+
+
+def _slots(kind: type) -> Sequence[str]:
+    """Returns the names of the attributes that a class written in Python keeps in slots."""
+    named = vars(kind).get("__slots__", ())
+    names = (named,) if isinstance(named, str) else tuple(named)
+    return [name for name in names if not name.startswith("__")]
 
 
 def _content(cell: CellType) -> Any:

@@ -315,7 +315,7 @@ class LinearRule:
         if not at_zero.any():
             return
         tolerance = self.checks.tolerance
-        bound = MAP_OF_ZERO_UNITS * tolerance.eps * largest + RUNS_APART * tolerance.spread
+        bound = MAP_OF_ZERO_UNITS * tolerance.eps * largest + self.checks.repeated_apart
         allowed = np.abs(at_zero) <= bound
         if tolerance.equal_nan:
             allowed |= np.isnan(at_zero)

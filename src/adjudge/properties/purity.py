@@ -112,9 +112,9 @@ class Runs:
             reordering=float(reordering[j]),
             cancelling=float(REORDERING_PART * sizes[j]),
             allowed=allowed if whole <= allowed else None,
+            suggested=_suggested_tolerance(whole, self.eps[widest] * sizes[widest]),
         )
-        unit = self.eps[widest] * sizes[widest]
-        remedy = None if note else AllowSpread(_suggested_tolerance(whole, unit))
+        remedy = None if note else AllowSpread(detail.suggested)
         return Finding(Status.NONDETERMINISTIC, mode, space.entry(k), detail, remedy, note=note)
 
 
@@ -234,11 +234,23 @@ class Identities:
         """Returns the finding. Where the caller allows the spread, identities allow it from here
         on: without that, a rule of which `nondet_tol` says that it varies would not be linear.
 
-        A run may differ more than the two that were seen, and so it is `nondet_tol` that counts.
+        A comparison allows what was seen, with room for runs that differ more, and no more than
+        `nondet_tol`: with that alone a gradient that is 2 % wrong passed under a tolerance of 1e-2
+        for a jitter of 1e-6.
         """
         if unrepeatable.note and self.nondet_tol > 0:
-            self.tolerance = replace(self.tolerance, spread=self.nondet_tol)
+            assert isinstance(unrepeatable.detail, Unrepeatable)
+            seen = RUNS_APART * unrepeatable.detail.suggested
+            spread = max(self.tolerance.spread, min(self.nondet_tol, seen))
+            self.tolerance = replace(self.tolerance, spread=spread)
         return unrepeatable
+
+    @property
+    def repeated_apart(self) -> float:
+        """What two runs of the same may differ by. The caller allows `nondet_tol`, also where the
+        two runs that were looked at happened to agree.
+        """
+        return RUNS_APART * max(self.nondet_tol, self.tolerance.spread)
 
     def unchanged(
         self,
@@ -356,7 +368,7 @@ class Identities:
             bound = self.tolerance.identity * largest + residue[part]
             # Engines may flush the smallest numbers to zero.
             bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
-            bound = bound + RUNS_APART * self.tolerance.spread + (self.tolerance.atol or 0.0)
+            bound = bound + self.repeated_apart + (self.tolerance.atol or 0.0)
             apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
             if apart.any() and self.base.coarsest_eps <= DOUBLE:
                 # Numbers that are all rounding of terms which cancel agree in no digit.

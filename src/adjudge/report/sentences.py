@@ -875,7 +875,8 @@ REMEDIES = {
     Remedy.MOVE_OFF_KINK: "move x off the kink to check the derivative itself",
     Remedy.DECLARE_SURROGATE: (
         "return zero; or, where the gradient replaces that of a staircase on purpose, say what it "
-        "should be: reference=adjudge.reference.derivative(jvp=lambda x, v: v)"
+        "should be: reference=adjudge.reference.derivative(jvp=lambda x, v: v); a function that "
+        "iterates to a tolerance (bisection) stands still over steps below it: tighten that"
     ),
     Remedy.MOVE_INTO_DOMAIN: "move x into the domain of the function",
     Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN: "move x into the domain of the function, or pass "

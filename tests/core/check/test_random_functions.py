@@ -2,6 +2,9 @@
 
 import random
 import threading
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -345,3 +348,89 @@ def test_beside_other_threads_a_rule_that_draws_is_named():
 
     assert report.verdict is Verdict.PASS
     assert statuses(report) == [Status.DRAWS_RANDOM]
+
+
+def stochastic_depth(factor, draw):
+    """`x + tanh(a x) / 0.7` in seven calls of ten, and x alone in the others."""
+
+    def pullback(x, a):
+        kept = draw() < 0.7
+        t = np.tanh(a * x)
+
+        def backward(w):
+            d = w * (1 - t**2) * factor if kept else 0 * w
+            return w + d * a, d * x
+
+        return x + (t / 0.7 if kept else 0), backward
+
+    return ByHand(pullback=pullback)
+
+
+def test_numbers_that_switch_an_input_off_are_drawn_anew():
+    """The factor 1 / 0.7 is missing in the gradient, which is zero without the branch."""
+    inputs = (X, np.linspace(0.5, 1.5, X.size))
+    for seed in range(30):
+        random.seed(seed)
+        right = examine(stochastic_depth(1 / 0.7, random.random), inputs, seed=seed)
+        random.seed(seed)
+        wrong = examine(stochastic_depth(1.0, random.random), inputs, seed=seed)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        assert wrong.verdict is Verdict.FAIL, str(wrong)
+
+
+class Composed:
+    """Functions one after the other, in a list."""
+
+    def __init__(self, *steps):
+        self.steps = [{"step": step} for step in steps]
+
+    def __call__(self, x):
+        return [entry["step"](x) for entry in self.steps][-1]
+
+
+@dataclass(slots=True)
+class InSlots:
+    """A generator in a slot."""
+
+    random: np.random.Generator
+
+    def __call__(self, x):
+        return self.random.random(x.shape) < 0.5
+
+
+def test_generators_are_found_in_what_stands_in_containers_and_slots():
+    for seed in SEEDS:
+        for place in (
+            lambda one: Composed(one, one),
+            lambda one: Composed(Composed(one)),
+            lambda one: partial(Composed(one)),
+            lambda one: InSlots(one.random),
+            lambda one: SimpleNamespace(inner=Composed(one)).inner,
+        ):
+            holder = Holder(seed)
+
+            right = examine(multiplied(place(holder)), X, seed=seed)
+            wrong = examine(multiplied(place(holder), 0.5), X, seed=seed)
+
+            assert right.verdict is Verdict.PASS, str(right)
+            assert Status.MISMATCH in statuses(wrong)
+            assert number_of(holder.random) == number_of(np.random.default_rng(seed))
+
+
+def test_a_large_list_in_sight_is_not_looked_through():
+    """A data set takes longer than the check, and holds no generator."""
+    asked = []
+
+    class Sample:
+        @property
+        def __dict__(self):
+            asked.append(self)
+            return {}
+
+    samples = [Sample() for _ in range(100_000)]
+
+    report = examine(ByHand(lambda x: x * len(samples), vjp=lambda x, w: w * len(samples)), X)
+
+    assert report.verdict is Verdict.PASS
+    assert len(asked) < 50_000

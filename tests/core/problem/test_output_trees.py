@@ -283,3 +283,39 @@ def test_a_dictionary_of_attributes_is_no_array():
 
     with pytest.raises(InputError, match="pass what the Attributes holds as a dict of arrays"):
         examine(rule, (Attributes(a=X),))
+
+
+@pytest.mark.parametrize(
+    ("make", "chosen"),
+    [
+        (lambda y, z: {"loss": y, "metric": z}, "loss"),
+        (lambda y, z: {"loss": y, "metric": z}, "out['loss']"),
+        (Result, "value"),
+        (Result, "out.value"),
+        (Result, 0),
+        (lambda y, z: (y, z), 0),
+        (lambda y, z: {"parts": Result(y, z)}, "out['parts'].value"),
+    ],
+)
+def test_outputs_are_chosen_by_their_key_their_field_or_their_place(make, chosen):
+    """The vjp is wrong for the other output, which is not checked."""
+
+    def take(w):
+        first = w["parts"] if isinstance(w, dict) and "parts" in w else w
+        return first["loss"] if isinstance(first, dict) else first[0]
+
+    rule = ByHand(
+        lambda x: make(np.sin(x), np.cos(x)),
+        vjp=lambda x, w: np.zeros_like(x) + take(w) * np.cos(x),
+    )
+
+    assert examine(rule, X, outputs=chosen).verdict is Verdict.PASS
+    assert examine(rule, X).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("chosen", [2, "lost", "out.lost"])
+def test_a_choice_that_is_no_output_names_those_there_are(chosen):
+    rule = ByHand(lambda x: Result(np.sin(x), np.cos(x)), vjp=lambda x, w: w[0] * np.cos(x))
+
+    with pytest.raises(InputError, match=r"out\.value"):
+        examine(rule, X, outputs=chosen)

@@ -332,3 +332,38 @@ def test_a_function_with_a_state_is_at_fault_itself_and_no_rule():
     assert "rule is at fault" not in str(report)
     wrong = examine(ByHand(np.sin, vjp=lambda x, w: w), np.ones(3), modes=["R"], seed=0)
     assert "rule is at fault" in str(wrong)
+
+
+def jittered(seed, factor=1.0, often=1.0, size=1e-6):
+    """`sin x` with a jitter of the vjp in a part of the calls, of a generator out of sight."""
+    own = np.random.default_rng(seed)
+    draws = iter(lambda: size * own.normal() * (own.random() < often), None)
+    return ByHand(np.sin, vjp=lambda x, w: factor * w * np.cos(x) * (1 + next(draws)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("nondet_tol", [1e-4, 1e-2, 1.0])
+def test_a_spread_that_is_allowed_is_no_tolerance_of_the_derivative(nondet_tol, seed):
+    """A gradient that is 2 % wrong passed, with `nondet_tol=1e-2` for a jitter of 1e-6."""
+    x = np.linspace(0.2, 1.3, 12)
+
+    right = examine(jittered(seed), x, seed=seed, nondet_tol=nondet_tol)
+    wrong = [
+        examine(jittered(seed, factor), x, seed=seed, nondet_tol=nondet_tol)
+        for factor in (1.02, 1.2, 2.0)
+    ]
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert {report.verdict for report in wrong} == {Verdict.FAIL}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_spread_is_allowed_where_two_runs_happened_to_agree(seed):
+    """Three calls of ten differ, and the two that are compared first do not, in half of cases."""
+    x = np.linspace(0.2, 1.3, 12)
+
+    right = examine(jittered(seed, often=0.3, size=1e-7), x, seed=seed, nondet_tol=1e-3)
+    wrong = examine(jittered(seed, 1.1, often=0.3, size=1e-7), x, seed=seed, nondet_tol=1e-3)
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert wrong.verdict is Verdict.FAIL

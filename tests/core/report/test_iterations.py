@@ -97,3 +97,38 @@ def test_a_pattern_or_a_gross_error_is_not_put_down_to_an_iteration(vjp):
 
         assert report.verdict is Verdict.FAIL
         assert advice(report) is None
+
+
+def bisected(tolerance):
+    """The root of `z + z^3 = x` by bisection, with the derivative of the exact one."""
+
+    def forward(x):
+        low, high = np.full_like(x, -4.0), np.full_like(x, 4.0)
+        while (high - low).max() > tolerance:
+            middle = (low + high) / 2
+            below = middle + middle**3 < x
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
+
+    return ByHand(forward, vjp=lambda x, w: w / (1 + 3 * forward(x) ** 2))
+
+
+def test_a_staircase_of_bisection_is_said_to_iterate():
+    for seed in range(10):
+        report = examine(bisected(1e-3), X, seed=seed)
+
+        assert report.verdict is Verdict.FAIL
+        assert "tolerance" in str(report), str(report)
+
+
+def test_one_entry_that_converges_last_is_no_mistake_of_one_entry():
+    """All others are exact to rounding, as those of a Newton iteration that stopped are."""
+
+    def forward(x):
+        return np.sin(x) + np.where(np.arange(6) == 3, 1e-8 * np.sin(40 * x), 0.0)
+
+    for seed in range(10):
+        report = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), X, seed=seed)
+
+        assert report.verdict is Verdict.FAIL
+        assert "iterates to a tolerance" in str(report), str(report)
