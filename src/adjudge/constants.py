@@ -302,6 +302,16 @@ ISOLATED_TOLERANCES = 64
 """A rule that is wrong at x alone (a special case of it, say) has neighbours that are right, so
 that its change would pass for rounding. An automatic value that is off by more than this many
 tolerances at x stays wrong. The value is ours and has no derivation."""
+UNLIKE_ROUNDING = 2.0**10
+"""A value that is off by this many times less than it changes by next to x is none of the noise
+there, which is so small by chance once in as many times: it is that of another branch. The value
+is ours."""
+ISOLATED_POWERS = (1 / 2, 1 / 3, 1 / 4)
+"""A value of another branch is wrong if the rule is right on both sides of x, at one of these
+distances, powers of `eps` relative to each entry of x: what is smooth is off by the square of the
+distance, and the rounding of a divided difference falls with that square. Right means that the mean
+of both sides is `ISOLATED_TOLERANCES` times closer than the value at x, and alike that they differ
+by no more than `BRANCH_PART` of what that is off by. The values are ours."""
 CANCELLATION_UNITS = 2.0**16
 """Where terms as large as f cancel in a derivative, forward and reverse mode are left with
 different roundings of zero. A gap of up to this many units of rounding of f over the scale of x is

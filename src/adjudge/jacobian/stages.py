@@ -39,6 +39,7 @@ from adjudge.constants import (
     GROSS_AFTER_LADDER,
     GROSS_TOLERANCES,
     INSIDE_FACTOR,
+    ISOLATED_POWERS,
     ISOLATED_TOLERANCES,
     ITERATED_UNITS,
     JUMP_BEYOND,
@@ -72,6 +73,7 @@ from adjudge.constants import (
     TURN_DISTANCE,
     TURN_UNITS,
     UNDERFLOW_DISTANCES,
+    UNLIKE_ROUNDING,
     USUAL_CONSTANT,
     WEIGHED_BARS,
 )
@@ -1916,8 +1918,9 @@ def allow_automatic_rounding(
     reference, allowed = comparison.reference[tried], comparison.allowed[tried]
     # Where the derivative is not finite next to x, that is no rounding either.
     right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
-    doubted = np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
-    alone = right & (comparison.difference[tried] > doubted)
+    off = comparison.difference[tried]
+    doubted = off > np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
+    alone, unlike = right & doubted, change >= UNLIKE_ROUNDING * off
     change = np.where(alone, 0.0, change)
     size = np.where(comparison.largest > 0, comparison.largest, 1.0)
     relative = change / size[tried]
@@ -1944,12 +1947,58 @@ def allow_automatic_rounding(
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     excused = comparison.fails & ~after.fails
     if np.any(excused[tried]) and comparison.tolerance.eps <= COARSE_EPS:
+        jumps = _jumps_at_x(columns, comparison, kind, tried, found, around)
+        beside = excused[tried] & doubted & (jumps | unlike)
+        if np.any(beside):
+            beside &= _right_beside(columns, comparison, kind, tried, found)
+        # Where noise next to x is as large as the error, it may be there at x as well.
+        steady = np.all(~finite | (np.abs(around - reference) <= off / ISOLATED_TOLERANCES), axis=0)
+        branch = beside & (unlike | steady)
         jumping = np.zeros(error.size, bool)
-        jumping[tried] = _jumps_at_x(columns, comparison, kind, tried, found, around)
+        jumping[tried] = jumps & ~beside
         # Among many rows those that are tried stand for the rest.
-        jumping |= jumping.any() & ~_marked(True, tried, error.size)
-        after = replace(after, jumping=excused & jumping)
+        others = ~_marked(True, tried, error.size)
+        jumping |= jumping.any() & others
+        if np.any(branch):
+            slack[tried] = np.where(branch, 0.0, slack[tried])
+            slack[others] = 0.0
+            after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+        after = replace(after, jumping=excused & ~after.fails & jumping)
     return ModeComparison(letter, after, kind)
+
+
+def _right_beside(
+    columns: Columns, comparison: Comparison, kind: RowKind, rows: list[int], found: Column
+) -> NDArray[np.bool_]:
+    """Marks the rows whose automatic values are alike on both sides of x, and right, at one of a
+    few distances from it.
+
+    A kink has another value on each side, and the rounding of a rule is there on both. A special
+    case for x alone (the knee of a Huber loss, `x == y` in a divided difference) has neither, and
+    would be allowed the step to it, or all the noise that a division by nearly zero makes next to
+    it. Costs two evaluations of the derivative for each distance.
+    """
+    if kind == "first":
+        return np.zeros(len(rows), bool)
+    problem, x, eps = columns.problem, columns.problem.origin, comparison.tolerance.eps
+    reference, off = comparison.reference[rows], comparison.difference[rows]
+    right = np.zeros(len(rows), bool)
+    random = generator(columns.probes.seed, Stream.SCATTER)
+    signs = random.uniform(0.5, 1.0, x.size) * random.choice([-1.0, 1.0], x.size)
+    for power in ISOLATED_POWERS:
+        move = eps**power * np.where(np.isfinite(x), x, 0.0) * signs
+        sides = []
+        for point in (x + move, x - move):
+            there = representable_within_bounds(problem, point)
+            take = partial(_automatic_at, columns, there, kind, rows, found)
+            values = attempt(take, NotSupportedError)
+            if values is None:
+                return right
+            sides.append(values)
+        ahead, behind = sides
+        alike = np.abs(ahead - behind) <= BRANCH_PART * off
+        right |= alike & (np.abs((ahead + behind) / 2 - reference) <= off / ISOLATED_TOLERANCES)
+    return right
 
 
 def _jumps_at_x(

@@ -446,7 +446,9 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         lines.append(f"slopes      {one: .9g} {left}, {two:.9g} {right}")
     near = detail.nearby
     if near is not None and finding.note:
-        kink = "kink at x; the automatic value lies between the one-sided slopes"
+        kink = "kink at x"
+        if detail.meaning is Meaning.KINK:
+            kink += "; the automatic value lies between the one-sided slopes"
         kink += f"; right at {near.right} points nearby"
         return [kink, *lines, _moved(near.reach)]
     if detail.also is not None:
