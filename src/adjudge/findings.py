@@ -954,8 +954,9 @@ class NotFinite(Detail):
     count: int
     entries: int
     left_out: bool = False
-    """Whether the entries keep that value beside x, so that the others are compared without
-    them."""
+    """Whether the others are compared without these entries."""
+    pole: bool = False
+    """Whether the entries do not keep that value beside x, so that they may have a derivative."""
 
 
 class InputNotFinite(Detail):

@@ -363,8 +363,7 @@ class _Case:
 
     def require_finite_values(self) -> None:
         """Finds values of f that are not finite at x."""
-        if not self.base.finite:
-            self.found.findings += self.identities.finite()
+        self.found.findings += self.identities.finite()
 
     def tell_left_out(self) -> None:
         """Tells of values that are not finite at x or beside it, and are compared nowhere."""

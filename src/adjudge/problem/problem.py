@@ -375,8 +375,9 @@ class Base:
     them. In `values` those that are left out are zero then, and the others that are not finite are
     NaN."""
     omitted: NDArray[np.bool_] | None = None
-    """The outputs that take no part in any comparison, since they are not finite at x and keep
-    that value beside x."""
+    """The outputs that take no part in any comparison, since they are not finite at x."""
+    poles: NDArray[np.bool_] | None = None
+    """Those among them that do not keep that value beside x: there may be a derivative."""
     seen: dict[str, Any] = field(default_factory=dict)
     """What the values of f beside x have shown so far, which need not be looked for again."""
     of: Base | None = None
@@ -660,13 +661,14 @@ def outputs_at(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move)
 
 
 def leave_out(base: Base, seed: int) -> Base:
-    """Returns the same outputs, without those that are not finite at x and have the same infinity,
-    or NaN, at two points beside x.
+    """Returns the same outputs, without those that are not finite at x.
 
-    Masks and top-k fill outputs with -inf, and what is beside them has to be judged all the same.
-    Of an output that is finite beside x (a pole, or `log` at 0) nothing can be said, and it stays
-    in. So does everything where no finite output would be left. Costs two evaluations where an
-    output is not finite. Ours.
+    Masks and top-k fill outputs with -inf, and what is beside them has to be judged all the same:
+    their infinity, or NaN, is the same at two points beside x. Of an output that is finite beside x
+    (a pole, or `log` at 0) no difference says anything. It leaves the check open, and without this
+    it left a projection over all outputs open as well, and every mistake in the others. Nothing is
+    left out where no finite output would be left. Costs two evaluations where an output is not
+    finite. Ours.
     """
     problem, raw = base.problem, base.values
     if base.finite or base.raw is not None:
@@ -683,9 +685,15 @@ def leave_out(base: Base, seed: int) -> Base:
         values = attempt(partial(outputs_at, problem, base, point, Purpose.BESIDE_NOT_FINITE))
         same &= False if values is None else base.same_as_raw(values)
     if not finite[: base.Y.size].any():
-        same[:] = False
-    values = np.where(finite, raw, np.where(same, 0.0, np.nan))
-    return replace(base, values=values, raw=raw, omitted=same if same.any() else None)
+        return replace(base, values=np.where(finite, raw, np.nan), raw=raw)
+    poles = ~finite & ~same
+    return replace(
+        base,
+        values=np.where(finite, raw, 0.0),
+        raw=raw,
+        omitted=~finite,
+        poles=poles if poles.any() else None,
+    )
 
 
 def observe(problem: Problem) -> Base:

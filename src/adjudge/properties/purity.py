@@ -276,31 +276,45 @@ class Identities:
                 )
 
     def finite(self) -> Iterator[Finding]:
-        """Checks that f is finite at x, where it is not left out."""
+        """Checks that f is finite at x, or the same beside x as there."""
+        base = self.base
         if self.problem.empty:
             return
-        bad, out = ~np.isfinite(self.base.values), self.base.omitted
-        if out is not None:
-            bad &= ~out
+        if self._poles.any():
+            found = self._not_finite(self._poles, left_out=True, pole=True)
+            yield replace(found, remedy=Remedy.MOVE_INTO_DOMAIN, open=True)
+        bad = ~np.isfinite(base.values)
         if bad.any() and not self.tolerance.equal_nan:
             remedy = Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN
             yield replace(self._not_finite(bad), remedy=remedy, open=True)
 
     def left_out(self, claims: Callable[[NDArray[np.bool_]], bool]) -> Iterator[Finding]:
-        """Tells of the outputs that are left out, since they are not finite at x or beside it.
+        """Tells of the outputs that are left out, since they are not finite at x and beside it.
 
         It is a note, unless some of them are NaN and the rule `claims` a derivative of these, which
         the caller does not allow: x lies outside of the domain of f then, as with `log` at -1. An
         infinity may have one: that of `scores + mask` is 1 also where the mask is -inf.
         """
-        out = self.base.omitted
-        if out is None or self.base.raw is None:
+        if self.base.omitted is None or self.base.raw is None:
+            return
+        out = self.base.omitted & ~self._poles
+        if not out.any():
             return
         undefined = out & np.isnan(self.base.raw) & (not self.tolerance.equal_nan)
         outside = bool(undefined.any()) and claims(undefined[: self.base.Y.size])
         found = self._not_finite(undefined if outside else out, left_out=True)
         remedy = Remedy.MOVE_INTO_DOMAIN_OR_ALLOW_NAN if outside else None
         yield replace(found, remedy=remedy, open=outside, note=not outside)
+
+    @property
+    def _poles(self) -> NDArray[np.bool_]:
+        """Marks the outputs that are something else beside x than at it, where they are not finite;
+        a NaN that the caller allows is none.
+        """
+        base = self.base
+        if base.poles is None or base.raw is None:
+            return np.zeros(base.values.size, bool)
+        return base.poles & ~(np.isnan(base.raw) & self.tolerance.equal_nan)
 
     def input_left_out(self) -> Iterator[Finding]:
         """Tells of entries of x that are not finite, beside others that are."""
@@ -313,13 +327,15 @@ class Identities:
         entry = problem.X.entry(k)
         yield Finding(Status.NONFINITE, problem.modes_taken, entry, detail, note=True)
 
-    def _not_finite(self, bad: NDArray[np.bool_], *, left_out: bool = False) -> Finding:
+    def _not_finite(
+        self, bad: NDArray[np.bool_], *, left_out: bool = False, pole: bool = False
+    ) -> Finding:
         """Returns the finding that f is not finite at these outputs."""
         values, k = (
             self.base.values if self.base.raw is None else self.base.raw,
             int(np.argmax(bad)),
         )
-        detail = NotFinite(float(values[k]), int(bad.sum()), int(bad.size), left_out=left_out)
+        detail = NotFinite(float(values[k]), int(bad.sum()), int(bad.size), left_out, pole)
         entry = self.base.whole.entry(k)
         return Finding(Status.NONFINITE, self.problem.modes_taken, entry, detail)
 

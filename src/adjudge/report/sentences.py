@@ -727,6 +727,11 @@ def _closes_over(detail: findings.ClosesOver, finding: Finding) -> list[str]:
 @said.register
 def _not_finite(detail: findings.NotFinite, finding: Finding) -> list[str]:
     entries = f"{detail.count} of {detail.entries} output entries are not finite"
+    if detail.pole:
+        return [
+            f"{finding.entry} is {detail.value} at x: {entries}, and they are something else "
+            "beside x, so that no difference shows a derivative; the others are compared"
+        ]
     if detail.left_out:
         claimed = "the rule gives a derivative there; " if finding.open else ""
         return [

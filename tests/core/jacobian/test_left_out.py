@@ -1,4 +1,4 @@
-"""Outputs that are -inf or NaN at x and beside it are left out, and the others are judged."""
+"""Outputs that are -inf or NaN at x are left out, and the others are judged."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -250,6 +250,65 @@ def test_a_pole_at_a_large_entry_stays_open(dtype):
         assert "out[0] is inf at x: 1 of 401 output entries" in str(report)
 
 
+def quiet(function):
+    def call(*args):
+        with np.errstate(all="ignore"):
+            return function(*args)
+
+    return call
+
+
+POLES = {
+    "log": (np.log, lambda x: 1 / x, 0.0),
+    "reciprocal": (lambda x: 1 / x, lambda x: -1 / x**2, 0.0),
+    "inverse root": (lambda x: x**-0.5, lambda x: -0.5 * x**-1.5, 0.0),
+    "arctanh": (lambda x: np.arctanh(x / 9), lambda x: 9 / (81 - x * x), 9.0),
+    "x log x": (lambda x: x * np.log(x), lambda x: np.log(x) + 1, 0.0),
+    "sin x / x": (lambda x: np.sin(x) / x, lambda x: (np.cos(x) - np.sin(x) / x) / x, 0.0),
+}  # fmt: skip
+"""Functions that are not finite at one number, their derivatives, and the number."""
+
+
+@pytest.mark.parametrize("name", POLES)
+@pytest.mark.parametrize("mode", ["full", "projected", "F"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_poles_at_some_entries_hide_no_mistake_in_the_others(name, mode, dtype):
+    f, derivative, pole = POLES[name]
+
+    def examined(factors, seed):
+        x = np.random.default_rng(seed).uniform(0.5, 3, 8).astype(dtype)
+        x[[2, 5]] = pole
+
+        def rule(x, w):
+            return (factors * w * derivative(x)).astype(dtype)
+
+        way = {"jvp": quiet(rule)} if mode == "F" else {"vjp": quiet(rule)}
+        taken = {"modes": ["F"]} if mode == "F" else {"mode": mode}
+        return examine(ByHand(quiet(f), **way), x, seed=seed, blame=False, **taken)
+
+    for seed in SEEDS if mode != "full" else FEW:
+        right = examined(1, seed)
+        one, all_ = examined(np.where(np.arange(8) == 3, 1.1, 1), seed), examined(1.1, seed)
+
+        assert right.verdict is Verdict.INCONCLUSIVE
+        assert "2 of 8 output entries are not finite" in str(right)
+        assert "something else beside x" in str(right)
+        assert one.verdict is Verdict.FAIL
+        assert all_.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1, Verdict.PASS), (1.1, Verdict.FAIL)])
+@pytest.mark.parametrize("name", ["x log x", "sin x / x"])
+def test_a_nan_at_x_alone_that_the_caller_allows_is_a_note(name, factor, verdict):
+    f, derivative, pole = POLES[name]
+    rule = ByHand(quiet(f), vjp=quiet(lambda x, w: factor * w * derivative(x)))
+
+    for seed in SEEDS:
+        x = np.append(np.random.default_rng(seed).uniform(0.5, 3, 8), pole)
+
+        assert examine(rule, x, seed=seed, equal_nan=True).verdict is verdict
+
+
 def test_infinities_at_random_places_are_nondeterministic():
     random = np.random.default_rng(3)
     numbers = (random.random(8) for _ in range(1000))
@@ -294,14 +353,6 @@ def test_a_large_constant_beside_an_infinity_hides_nothing(mode, factor, verdict
     reports = [examine(rule, drawn(8), mode=mode, seed=seed) for seed in SEEDS]
 
     assert [verdict] * len(reports) == [report.verdict for report in reports]
-
-
-def quiet(function):
-    def call(*args):
-        with np.errstate(all="ignore"):
-            return function(*args)
-
-    return call
 
 
 SQRT = quiet(np.sqrt)

@@ -29,7 +29,7 @@ def test_an_output_that_is_infinite_at_x_is_named(mode):
     finding = report.findings[0]
     assert Status.NONFINITE is finding.status
     assert finding.entry == "out[1]"
-    assert NotFinite(-np.inf, 1, 3) == finding.detail
+    assert NotFinite(-np.inf, 1, 3, left_out=True, pole=True) == finding.detail
     assert "out[1] is -inf at x: 1 of 3 output entries" in str(report)
     assert not report
 
