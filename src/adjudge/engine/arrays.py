@@ -38,6 +38,15 @@ class PlainArrays(ArrayOperations):
         dtype = array.dtype.name if isinstance(array, np.ndarray) else str(array.dtype)
         return ArrayInfo(tuple(array.shape), dtype, str(array_api_compat.device(array)))
 
+    def is_differentiable(self, array: Array) -> bool:
+        return array.dtype.name in EPS if _is_added(array) else super().is_differentiable(array)
+
+    def is_complex(self, array: Array) -> bool:
+        return not _is_added(array) and super().is_complex(array)
+
+    def eps(self, array: Array) -> float:
+        return EPS[array.dtype.name] if _is_added(array) else super().eps(array)
+
     def devices(self) -> list[str]:
         return [str(device) for device in self.xp.__array_namespace_info__().devices()]
 
@@ -87,7 +96,9 @@ class PlainArrays(ArrayOperations):
         first = array[kept].copy()
         # broadcast_to is read-only, which no cotangent is.
         strides = np.broadcast_to(first, array.shape).strides
-        return np.lib.stride_tricks.as_strided(first, array.shape, strides)
+        # It makes bytes of any dtype, but no array of one that was added to NumPy.
+        plain = first.view(np.dtype((np.void, first.itemsize)))
+        return np.lib.stride_tricks.as_strided(plain, array.shape, strides).view(array.dtype)
 
     def place(self, array: Array, device: str) -> Array:
         return array_api_compat.to_device(self.copy(array), self._device(device))
@@ -102,6 +113,17 @@ class PlainArrays(ArrayOperations):
             if name == str(device) or f"('{name}')" in str(device):
                 return device
         raise self.lacks_device(name)
+
+
+def _is_added(array: Array) -> bool:
+    """Returns whether this is an array of NumPy with a dtype that another package added to it, as
+    `ml_dtypes` adds bfloat16. NumPy computes with these, and has no `isdtype` or `finfo` of them.
+    """
+    return isinstance(array, np.ndarray | np.generic) and array.dtype.isbuiltin == ADDED
+
+
+ADDED = 2
+"""What NumPy calls `isbuiltin` of a dtype that was added to it."""
 
 
 class ArraysByNumpy(ArrayOperations, ABC):
