@@ -108,6 +108,7 @@ from adjudge.jacobian.saturation import (
     dominating_constants,
     lopsided,
     moves_beyond_noise,
+    moves_on,
     onset,
 )
 from adjudge.limits import limits
@@ -500,6 +501,8 @@ class Standstill(Stage):
         flat = (steps > self.least * found.tangent.length) & seen.flat
         flat &= ~_within_spacings(columns, found, flat, steps)
         flat &= ~(creeps(base, found, constants=not trial.zero) | _claims_rounding(trial))
+        if self.after_ladder and trial.zero:
+            flat &= ~(moves_on(base, found) & creeps(base, found, constants=True))
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length

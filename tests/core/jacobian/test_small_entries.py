@@ -94,6 +94,34 @@ def test_a_zero_that_has_no_small_ones_beside_it_is_compared_as_well(part, mode)
         assert wrong.verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("order", ["01234", "30124", "03421", "42103", "24310"])
+@pytest.mark.parametrize("part", [1e-7, 1e-8, 1e-9])
+def test_such_a_zero_is_compared_in_whatever_order_terms_are_added(part, order):
+    """In some order an output is the small rest of terms of size one, and moves by their rounding.
+
+    That is another one for each library that a product of matrices may be taken by.
+    """
+    weights = np.random.default_rng(0).normal(size=(5, 40))
+    factors = np.where(np.arange(5) == 3, part, 1)
+
+    def rates(x):
+        return sum(factors[k] * np.sin(x[k]) * weights[k] for k in map(int, order))
+
+    for seed in range(10):
+        x = np.random.default_rng(seed).uniform(0.2, 1.2, 5)
+        found = [
+            examine(
+                ByHand(rates, vjp=lambda x, w, c=c: c * np.cos(x) * (weights @ w)),
+                x,
+                mode="projected",
+                seed=seed,
+                blame=False,
+            ).verdict
+            for c in (factors, np.where(np.arange(5) == 3, 0, factors))
+        ]
+        assert found == [Verdict.PASS, Verdict.FAIL]
+
+
 def test_a_zero_along_which_f_stands_still_costs_two_evaluations():
     def relu(x):
         return ByHand(lambda x: np.maximum(x, 0), vjp=lambda x, w: w * (x > 0))
