@@ -1222,11 +1222,16 @@ class MeasuredNoise(Stage):
 def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
     """Returns the new comparison with those entries open of which the two estimates exclude each
     other, and whose automatic value is no farther from one of them than that.
+
+    Where the old one had no bar, since its ladder did not converge, its value has to be close to
+    the automatic one: steps across several periods agree on anything once noise is known.
     """
     before, after = old.comparison, new.comparison
     apart = np.abs(after.reference - before.reference)
     off = np.fmin(before.difference - before.allowed, after.difference - after.allowed)
     unknown = np.asarray((apart > before.error + after.error) & (off <= apart))
+    close = np.isinf(before.error) & (before.difference <= apart / AGREEING_STEPS)
+    unknown |= close & (apart > after.error)
     unknown &= before.reference != 0  # of what stands still over short steps alone
     error = np.where(unknown, np.inf, after.error)
     return new._replace(comparison=replace(after, error=error))
