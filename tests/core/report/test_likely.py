@@ -190,12 +190,82 @@ def test_a_derivative_along_symmetric_matrices_alone_is_said_to_be_that(seed):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_entries_of_many_magnitudes_are_moved_to_each_other_within_their_scale(seed):
-    """The smallest would be thrown across its domain by the step of the largest."""
-    x = np.logspace(-3, 3, 200)
-    rule = ByHand(np.log, vjp=lambda x, w: (w / x)[::-1])
+@pytest.mark.parametrize(
+    ("said", "mistake"),
+    [
+        ("is reversed along axis 0", lambda g: g[::-1]),
+        ("is 2 times the reference", lambda g: 2 * g),
+    ],
+)
+def test_entries_of_many_magnitudes_are_moved_within_their_scale(said, mistake, seed):
+    """The smallest would be thrown across its domain by the step of the largest, and steps of the
+    largest that suit the smallest are rounded.
+    """
+    rule = ByHand(np.log, vjp=lambda x, w: mistake(w / x))
+
+    report = examine(rule, np.logspace(-3, 3, 200), seed=seed, mode="projected")
+
+    assert report.verdict is Verdict.FAIL
+    assert said in report.findings[0].detail.mistake
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_missing_mask_is_named(seed):
+    x = point(FLAT)
+    rule = ByHand(lambda x: np.maximum(x, 0) ** 2, vjp=lambda x, w: 2 * w * x)
 
     report = examine(rule, x, seed=seed, mode="projected")
 
+    said = "is not zero exactly where the input is negative, where the reference is zero"
+    assert said in report.findings[0].detail.mistake
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_only_positive_entry_says_nothing_about_the_sign(seed):
+    x = -np.abs(point((6, 5)))
+    x[2, 3] *= -1
+
+    report = examine(wave((6, 5), lambda g, x: zeroed(g, 2, 3)), x, seed=seed, mode="projected")
+
     assert report.verdict is Verdict.FAIL
-    assert "NaN" not in str(report)
+    assert report.findings[0].detail.mistake == ""
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_fast_function_takes_ladders_for_its_sums(seed):
+    rule = ByHand(lambda x: np.sin(300 * x), vjp=lambda x, w: 600 * w * np.cos(300 * x))
+
+    report = examine(rule, point(FLAT), seed=seed, mode="projected")
+
+    assert "is 2 times the reference" in report.findings[0].detail.mistake
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    ("most", "mistake"),
+    [
+        (60, lambda g, i: np.where(i % 7 < 3, 2 * g, 3 * g)),
+        (48, lambda g, i: np.where(i == 17, 2 * g, g)),
+    ],
+    ids=["every entry by one of two factors", "one entry"],
+)
+def test_looking_for_a_mistake_that_is_none_takes_no_longer_than_the_search(most, mistake, seed):
+    """The right rule takes 4 evaluations, and comparing each entry would take 600."""
+    i = np.arange(300)
+    rule = ByHand(lambda x: np.sum(np.sin(x)), vjp=lambda x, w: mistake(w * np.cos(x), i))
+
+    report = examine(rule, point(FLAT), seed=seed, mode="projected")
+
+    assert report.verdict is Verdict.FAIL
+    assert report.findings[0].detail.mistake == ""
+    assert report.counts["evaluations"] <= most
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_gradient_of_equal_numbers_fits_many_shifts_and_none_is_tried(seed):
+    rule = ByHand(lambda x: np.sum(x), vjp=lambda x, w: w * np.where(np.arange(300) % 2, 2.0, 1.0))
+
+    report = examine(rule, point(FLAT), seed=seed, mode="projected")
+
+    assert report.findings[0].detail.mistake == ""
+    assert report.counts["evaluations"] <= 60
