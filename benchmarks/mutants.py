@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from harness import ORDINARY, RIGHT, Case, Family, Row, SkippedError, compare, table
 from mutant_operations import OPERATIONS, Operation, Pick
@@ -233,7 +234,30 @@ def flips(rows: Sequence[Row]) -> str:
     return f"### Flips between PASS and FAIL: {len(lines)}\n\n{table(head, lines)}"
 
 
+def costs(rows: Sequence[Row]) -> str:
+    """What a FAIL costs, in times of the PASS of the same operation without the mistake."""
+    right_ones = [row for row in rows if row.plant == RIGHT and row.verdict == "PASS"]
+    passed = {(row.judge, row.name): row for row in right_ones}
+    times: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+    for row in rows:
+        right = passed.get((row.judge, row.name))
+        if row.plant != RIGHT and row.verdict == "FAIL" and right is not None and right.evaluations:
+            dtype, size, _, _ = row.name.split(" ", 3)
+            more = (row.evaluations or 0) / right.evaluations, row.seconds / right.seconds
+            times.setdefault((row.judge, dtype, size), []).append(more)
+    lines = []
+    for case, more in times.items():
+        quantiles = np.quantile(more, (0.5, 0.9, 1), axis=0).T
+        lines.append((*case, len(more), *(f"{one:.1f}" for one in quantiles.ravel())))
+    shares = ("half", "9/10", "most")
+    head = ("judge", "dtype", "size", "FAILs")
+    head += tuple(f"{of} {share}" for of in ("evaluations", "seconds") for share in shares)
+    return f"### What a FAIL costs, in times of the PASS\n\n{table(head, lines)}"
+
+
 FAMILY = Family(units, prepare)
 
 if __name__ == "__main__":
-    print(flips(compare(FAMILY, "Mistakes in backward passes", ["adjudge"], DTYPES)))
+    compared = compare(FAMILY, "Mistakes in backward passes", ["adjudge"], DTYPES)
+    print(flips(compared))
+    print(costs(compared))
