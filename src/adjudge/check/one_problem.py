@@ -121,7 +121,7 @@ from adjudge.properties import (
     explained_by_cache,
     open_for_cache,
 )
-from adjudge.report import LikelyMistakes, Located, SearchWork, how_proved, locate_entries
+from adjudge.report import LikelyMistakes, Located, SearchWork, locate_entries
 
 
 def overflows(finding: Finding) -> bool:
@@ -771,9 +771,9 @@ class _Case:
             self._trace_suspects(self.work)
             traced = {id(entry) for found in self.traced.values() for entry in found.entries}
 
-            def order(entry: Entry) -> tuple[int, bool, bool, int, float]:
-                place, found = self._place(entry.input), id(entry) in traced
-                return place, entry.projected, not found, -how_proved(entry), -entry.excess
+            def order(entry: Entry) -> tuple[int, bool, bool, float]:
+                place = self._place(entry.input)
+                return place, entry.projected, id(entry) not in traced, -entry.excess
 
             # The first input leads, by its worst entry, and an entry leads what is along all.
             for tally in self.table.tallies.values():

@@ -30,7 +30,12 @@ from adjudge.jacobian.comparison import (
     identity_findings,
     mode_verdict,
 )
-from adjudge.jacobian.entry import AutomaticEntry, RememberingEstimator, judge_entry
+from adjudge.jacobian.entry import (
+    AutomaticEntry,
+    JudgedEntry,
+    RememberingEstimator,
+    judge_entry,
+)
 from adjudge.jacobian.one_sided import compare_one_sided
 from adjudge.jacobian.rounding import (
     Array,
@@ -67,6 +72,7 @@ __all__ = [
     "Deviation",
     "Evaluator",
     "Failure",
+    "JudgedEntry",
     "RememberingEstimator",
     "Sides",
     "Table",

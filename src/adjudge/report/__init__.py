@@ -17,7 +17,7 @@ the other way round.
 """
 
 from adjudge.report.likely import LikelyMistakes
-from adjudge.report.locate import Located, SearchWork, how_proved, locate_entries
+from adjudge.report.locate import Located, SearchWork, locate_entries
 from adjudge.report.pictures import pictures
 from adjudge.report.report import (
     PAIR_WORDS,
@@ -55,7 +55,6 @@ __all__ = [
     "StageCount",
     "combined",
     "how_often",
-    "how_proved",
     "listening",
     "locate_entries",
     "pictures",

@@ -33,7 +33,6 @@ from adjudge.problem import (
     random_entries,
 )
 from adjudge.report.locate import (
-    SETTLED_AT_ONCE,
     Located,
     Residual,
     projected,
@@ -76,6 +75,8 @@ SUMS_WORK = 32
 """The sums may take so many evaluations. A check whose gradient is right takes about ten."""
 LADDERED_WORK = 128
 """The same where each sum takes a ladder."""
+SETTLED_AT_ONCE = 6
+"""Three steps take so many evaluations, and a ladder more."""
 MOST_DRAWS = 4
 """In a coarse dtype one sum is little evidence. So many are made of one guess at most."""
 DRAWS_OF_PLACE = range(3)

@@ -25,12 +25,13 @@ from adjudge.constants import (
     VJP_UNITS,
 )
 from adjudge.estimate import Column, Effort, Estimate, in_parts
-from adjudge.findings import AlsoWrong, Enclosure, Entry, Method, along_random
+from adjudge.findings import AlsoWrong, Entry, along_random
 from adjudge.floats import Vector, chunks, norm
 from adjudge.jacobian import (
     ENTRY_WORK,
     AutomaticEntry,
     Failure,
+    JudgedEntry,
     RememberingEstimator,
     Table,
     judge_entry,
@@ -47,7 +48,7 @@ MOST_NAMED = 8
 LEAST_SEARCH = 16
 """A check takes so little that no second wrong entry would be named. The search may take so many
 evaluations and vjps in any case, where a mistake explains what is wrong. The value is ours."""
-UNEXPLAINED_SEARCH = {64: 16, 2**17: 112}
+UNEXPLAINED_SEARCH = {64: 16, 2**17: 256}
 """The same where no mistake that is known explains it, and only the entries tell, by the largest
 number of inputs and outputs that this holds for. Few inputs are compared with their mistake entry
 by entry. The values are ours."""
@@ -61,13 +62,6 @@ REPLAYED_PER_EVALUATION = 200
 """A replay may take as long as thousands of evaluations. So many of its operations on numbers take
 about as long as one of a function that calls a few kernels, half a millisecond. The value is
 ours."""
-PLAINLY_WRONG = 1000
-"""A second wrong entry is named without a ladder of steps if it is off by this many times what is
-allowed, which covers the truncation of two evaluations. Without it eight wrong entries of a
-thousand cost three hundred evaluations. The value is ours, and no verdict depends on it."""
-SETTLED_AT_ONCE = 6
-"""Three steps take so many evaluations, and a ladder more. A function of which the first entry took
-a ladder may be too curved for two evaluations."""
 MOST_BLOCKS = 12
 """The search ends with more disjoint wrong blocks than this: there are more errors than are named,
 and halving them all would cost as much as testing every candidate."""
@@ -385,7 +379,7 @@ def locate_entries(
     """
     search = _Search(table, failure, work, explained)
     search.inputs()
-    search.found.entries.sort(key=lambda entry: (-how_proved(entry), -entry.excess))
+    search.found.entries.sort(key=lambda entry: -entry.excess)
     return search.found
 
 
@@ -643,9 +637,6 @@ class _Search:
         gap, allowed = abs(automatic - reference), self._allowed(automatic, reference, bar)
         if gap <= allowed or not np.isfinite(reference):
             return False
-        if self._is_plain(gap, allowed):
-            self._name(coordinate, row, (automatic, reference, bar, allowed), found.estimate.method)
-            return True
         kind, along, place = self.failure.kind, self._column_of(coordinate), row
         if row is not None and self.base.Y.size >= limits().large and found.sample is not None:
             # What follows takes ten evaluations and more, of which one output is looked at.
@@ -664,54 +655,31 @@ class _Search:
             return False
         if not judged.wrong:
             return False
-        one, method = judged.comparison, judged.column.estimate.method
-        numbers = (automatic, one.reference[0], one.error[0], one.allowed[0])
-        steps = () if row is None else judged.steps
-        self._name(coordinate, row, numbers, method, steps, judged.enclosure)
+        if len(self.found.entries) < MOST_NAMED:
+            self._name(coordinate, row, automatic, judged)
         return True
 
-    def _is_plain(self, gap: float, allowed: float) -> bool:
-        """Returns whether another entry is wrong without any doubt, where one is proved: then it is
-        named by two evaluations. The verdict stands without it, and proving each would cost more
-        than the check.
-        """
-        if not self.found.entries:
-            return False
-        proof = self.found.entries[0].method
-        return gap > PLAINLY_WRONG * allowed and proof.evaluations <= SETTLED_AT_ONCE
-
     def _name(
-        self,
-        coordinate: int,
-        row: int | None,
-        numbers: tuple[float, float, float, float],
-        method: Method,
-        steps: tuple[tuple[float, float], ...] = (),
-        enclosure: Enclosure | None = None,
+        self, coordinate: int, row: int | None, automatic: float, judged: JudgedEntry
     ) -> None:
-        """Keeps an entry that is wrong: the automatic value, the reference, its error bar, and what
-        the two may differ by.
-        """
-        if len(self.found.entries) >= MOST_NAMED:
-            return
+        """Keeps an entry that is wrong."""
         problem, Y, entry = self.table.problem, self.base.Y, self.failure.entry
-        automatic, reference, error, allowed = numbers
-        name = problem.X.entry(coordinate)
+        comparison, name = judged.comparison, problem.X.entry(coordinate)
         wrong = replace(
             entry,
             of=entry.of if row is None else Y.entry(int(row)),
             wrt=along_random(name) if row is None else name,
             automatic=float(automatic),
-            reference=float(reference),
-            error=float(error),
-            allowed=float(allowed),
-            method=method,
+            reference=float(comparison.reference[0]),
+            error=float(comparison.error[0]),
+            allowed=float(comparison.allowed[0]),
+            method=judged.column.estimate.method,
             slopes=None,
             projected=entry.projected and row is None,
             output="" if row is None else Y.leaves[Y.leaf_of(int(row))].name,
             input=problem.X.leaves[problem.X.leaf_of(coordinate)].name,
-            steps=steps,
-            enclosure=enclosure,
+            steps=() if row is None else judged.steps,
+            enclosure=judged.enclosure,
         )
         self.found.entries.append(wrong)
         if self.found.first is None:
@@ -747,13 +715,6 @@ class _Search:
     def _allowed(self, automatic: Any, reference: Any, bar: Any) -> Any:
         """Returns the largest difference that is accepted of one entry."""
         return bar + self.tolerance.relative * np.maximum(abs(automatic), abs(reference))
-
-
-def how_proved(entry: Entry) -> int:
-    """Returns the evaluations that an entry was judged by, as far as they prove it: what a reader
-    sees first is proved, and what two evaluations named comes after it.
-    """
-    return min(entry.method.evaluations, SETTLED_AT_ONCE)
 
 
 def projected(values: Estimate, w: Vector) -> tuple[float, float, float]:
