@@ -35,16 +35,29 @@ _AS_EXACT_AS_THE_DTYPE = Precision()
 
 @contextmanager
 def _kept_gradients(leaves: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Returns a context after which `.grad` of these tensors is what it was. A backward pass that
-    runs another one adds to it, as that of a checkpoint does; and it adds in place.
+    """Returns a context after which `.grad` of these tensors is what it was, and so are whether
+    they require a gradient and, where they are small together, what they hold.
+
+    A backward pass that runs another one adds to `.grad`, as that of a checkpoint does; and it adds
+    in place. An embedding with `max_norm` and a clipping of weights write into the weights.
     """
     before = [(leaf, leaf.grad) for leaf in leaves]
     copies = [None if grad is None else (grad._version, grad.clone()) for _, grad in before]
     marks = [leaf.requires_grad for leaf in leaves]
+    small = sum(leaf.numel() for leaf in leaves if _holds_numbers(leaf)) <= MOST_KEPT
+    kept = [leaf for leaf in leaves if small and _holds_numbers(leaf)]
+    # A tensor that shares the memory, in case that another one is put in its place.
+    held = [(leaf, leaf.detach(), leaf.detach().clone()) for leaf in kept]
     try:
         yield
     finally:
         with torch.no_grad():
+            for leaf, memory, numbers in held:
+                if leaf.data_ptr() != memory.data_ptr():
+                    leaf.data = memory
+                # Writes through `.data` do not count as a version.
+                if not torch.equal(leaf, numbers):
+                    leaf.copy_(numbers)
             for leaf, marked in zip(leaves, marks, strict=True):
                 if leaf.requires_grad != marked:
                     leaf.requires_grad_(marked)
@@ -53,6 +66,18 @@ def _kept_gradients(leaves: Sequence[torch.Tensor]) -> Iterator[None]:
                     leaf.grad = grad
                 if grad is not None and copy is not None and grad._version != copy[0]:
                     grad.copy_(copy[1])
+
+
+MOST_KEPT = 2**20
+"""To keep the weights of a large model would take as much memory again, and more time than a check.
+The weights that f closes over are kept where they have no more numbers than this together. The
+value is ours."""
+
+
+def _holds_numbers(leaf: torch.Tensor) -> bool:
+    """Returns whether a tensor has numbers in memory, one after another or in strides."""
+    lazy = torch.nn.parameter.is_lazy(leaf)
+    return not lazy and leaf.layout is torch.strided and leaf.device.type != "meta"
 
 
 def default_device() -> torch.device | None:

@@ -530,3 +530,46 @@ def test_what_a_function_does_to_a_module_it_closes_over_is_undone(change, raise
     assert marks() == before
     CHANGES[change](module)
     assert marks() != before
+
+
+WRITES = {
+    "clamp": lambda w: w.clamp_(-0.5, 0.5),
+    "decay": lambda w: w.mul_(0.999),
+    "data": lambda w: w.data.clamp_(-0.5, 0.5),
+    "another tensor": lambda w: setattr(w, "data", w.data.clamp(-0.5, 0.5)),
+    "max_norm": lambda w: torch.nn.functional.embedding(torch.tensor([0, 1]), w, max_norm=0.5),
+    "mark": lambda w: w.requires_grad_(False),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("holder", HOLDERS)
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_weights_that_f_writes_into_are_as_before(holder, write, factor, scaled_sin):
+    class Writing(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(
+                torch.linspace(-1, 1, 9, dtype=torch.float64).view(3, 3)
+            )
+
+        def forward(self, x):
+            with torch.no_grad():
+                WRITES[write](self.weight)
+            return scaled_sin(factor)(x @ self.weight.detach().clamp(-0.1, 0.1))
+
+    if write == "mark" and holder == "the module":
+        pytest.skip("the weights of a module that is f itself are looked at for their gradient")
+    module = Writing()
+    weight, place = module.weight, module.weight.data_ptr()
+    before = weight.detach().clone()
+    x = torch.linspace(0.5, 2, 6, dtype=torch.float64).reshape(2, 3)
+    report = adjudge.examine(HOLDERS[holder](module), x, seed=0, blame=False)
+
+    # The weights of a module that is f itself are inputs, into which it must not write.
+    right = factor == 1.0 and holder != "the module"
+    assert report.verdict is (adjudge.Verdict.PASS if right else adjudge.Verdict.FAIL), str(report)
+    assert module.weight is weight
+    assert weight.data_ptr() == place
+    assert weight.requires_grad
+    assert torch.equal(weight, before)

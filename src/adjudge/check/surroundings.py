@@ -54,12 +54,14 @@ from adjudge.problem import (
     Leaf,
     Move,
     Problem,
+    Purpose,
     Reverse,
     contents_reached_by,
     generator_of,
     held_by,
     keeping_attributes,
     observe,
+    outputs_at,
     set_around,
 )
 
@@ -257,8 +259,9 @@ def judged_with_replay(
     its first evaluation it then draws in all of them, and the derivative that is judged is that
     with these numbers held fixed. The state is put back before f alone: a rule that draws its own
     numbers in the backward pass goes on drawing new ones. Numbers that leave f without a
-    derivative, as a dropout that drops everything, or without that of one input, hide all
-    mistakes in it, and others are drawn.
+    derivative, as a dropout that drops everything, hide all mistakes, and others are drawn. So do
+    numbers that leave it without the derivative of one input, as a layer that stochastic depth
+    skips: they hide all mistakes in the gradient of its weights.
     PyTorch's activation checkpointing replays the state of a forward pass in the same way; to do
     so in a check is ours.
     """
@@ -272,17 +275,21 @@ def judged_with_replay(
                 raise
             settled = False
         seen.drawn = tried > 0 or _has_drawn(problem, letters, seen)
-        if settled and seen.drawn and flat_inputs(problem, found[0]):
-            # Numbers that switch an input off hide all mistakes in its gradient: a rule of
-            # stochastic depth without its factor passed in three checks of ten.
-            settled = False
-        if settled or tried == DRAWS or not seen.drawn:
+        flat = flat_inputs(problem, found[0]) if settled and seen.drawn else []
+        if (settled and not flat) or not seen.drawn:
             return found
         if not tried and not _draws(problem, "", seen):  # a rule does, which is no part of f
             return found
-        now = seen.again() if tried else seen
-        counts.before_evaluation = now.put_back
-        tried += 1
+        judged = counts.before_evaluation
+        while True:
+            if tried == DRAWS:
+                counts.before_evaluation = judged
+                return found
+            now = seen.again() if tried else seen
+            counts.before_evaluation = now.put_back
+            tried += 1
+            if not flat or _moves_with(problem, flat):
+                break
 
 
 def _has_drawn(problem: Problem, letters: str, seen: Generators) -> bool:
@@ -318,15 +325,44 @@ def _draws(problem: Problem, letters: str, seen: Generators) -> bool:
     return seen.have_moved()
 
 
-def flat_inputs(problem: Problem, outcomes: Sequence[Judgement]) -> list[str]:
-    """Returns the names of the inputs whose gradient is zero while that of others is not: a layer
-    behind dead units, say, whose gradient may be wrong by any factor.
+def flat_inputs(problem: Problem, outcomes: Sequence[Judgement]) -> list[int]:
+    """Returns the indices of the inputs of which a PASS says little: their gradient is zero, and
+    that of other inputs is not. A gradient that is wrong by a factor would be zero as well.
     """
     image = outcomes[0].images.get("R")
-    if image is None or not image[1].any():
+    passed = all(one.verdict is Verdict.PASS for one in outcomes)
+    if image is None or not passed or not image[1].any():
         return []
     parts = zip(problem.X.leaves, problem.X.slices, strict=True)
-    return [leaf.name for leaf, part in parts if leaf.size and not image[1][part].any()]
+    return [k for k, (leaf, part) in enumerate(parts) if leaf.size and not image[1][part].any()]
+
+
+def _moves_with(problem: Problem, leaves: Sequence[int]) -> bool:
+    """Returns whether f has another value where these inputs are moved, with the random numbers
+    that are put back before each evaluation; also where it raises there.
+
+    It costs two evaluations. Without it a function that draws numbers and has an input that it
+    never uses would be judged with each of `DRAWS` draws.
+    """
+    v = np.zeros(problem.X.size)
+    for part in map(problem.X.slices.__getitem__, leaves):
+        # Each entry is moved by another amount: of equal ones f may depend on differences alone.
+        v[part] = problem.length_scales[part] * np.linspace(MOVE, 2 * MOVE, part.stop - part.start)
+    v = problem.inward(v)
+
+    def moved() -> bool:
+        base = observe(problem)
+        there = problem.clipped(problem.origin + v)
+        beside = outputs_at(problem, base, there, Purpose.NEAR_X)
+        return not np.array_equal(beside, base.values, equal_nan=True)
+
+    found = attempt(moved)
+    return found is None or found
+
+
+MOVE = 2.0**-8
+"""By how much of their scale inputs are moved to see whether f depends on them: by a few spacings
+of bfloat16, the coarsest usual dtype. The value is ours."""
 
 
 def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:

@@ -138,12 +138,14 @@ def unchecked(
 
 def with_flat_inputs(report: Report, problem: Problem, outcomes: Sequence[Judgement]) -> Report:
     """Returns the report, where it is a PASS with a note on inputs whose gradient is zero while
-    that of others is not.
+    that of others is not: a layer behind dead units, say, whose gradient may be wrong by any
+    factor.
     """
     flat = flat_inputs(problem, outcomes) if report.verdict is Verdict.PASS else []
     if not flat:
         return report
-    detail = SpecialNumbers(tuple(flat), Hides.FLAT)
+    names = tuple([problem.X.leaves[k].name for k in flat])
+    detail = SpecialNumbers(names, Hides.FLAT)
     note = Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)
     return replace(report, findings=(*report.findings, note))
 

@@ -372,7 +372,8 @@ class Environment:
     def keeping_gradients(self, held: Sequence[object]) -> AbstractContextManager[None]:
         """Returns a context after which the gradients that backward passes add up in arrays are
         what they were: in those among `held`, which are what a function closes over, and in those
-        of objects of this framework.
+        of objects of this framework. Whether an array requires a gradient is put back as well, and
+        its numbers where a function may write into them in place and they take little memory.
 
         The default does nothing, as where no array keeps a gradient.
         """

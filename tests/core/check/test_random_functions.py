@@ -434,3 +434,25 @@ def test_a_large_list_in_sight_is_not_looked_through():
 
     assert report.verdict is Verdict.PASS
     assert len(asked) < 50_000
+
+
+def test_a_mistake_in_the_branch_that_was_drawn_is_not_drawn_away():
+    """Without the branch an input moves nothing, and what is wrong there fails all the same."""
+
+    def pullback(x, a):
+        kept = random.random() < 0.5  # noqa: S311
+        t = np.tanh(a * x)
+
+        def backward(w):
+            d = w * (1 - t**2) * kept
+            return w * (1.0 if kept else 1.05) + d * a, d * x
+
+        return x + t * kept, backward
+
+    for seed in range(30):
+        random.seed(seed)
+        kept = random.random() < 0.5  # noqa: S311
+        random.seed(seed)
+        report = examine(ByHand(pullback=pullback), (X, X), seed=seed)
+
+        assert kept or report.verdict is Verdict.FAIL, (seed, str(report))
