@@ -174,15 +174,14 @@ def held_by(f: object, environment: Environment) -> Held:
             known.update(map(id, arrays))
         for part in parts_of(one):  # however deep they stand
             parts[id(part)] = part
+    apart = parts.keys() | known
     for part in parts.values():
-        generators |= _generators_in(part, parts.keys() | known, environment)
+        generators |= _generators_in(part, apart, environment)
     own = [one for one in generators.values() if one]
     return Held(buffers, list(parts.values()), own, objects)
 
 
-def _generators_in(
-    part: object, apart: Set[int], environment: Environment
-) -> dict[int, Setting | None]:
+def _generators_in(part: object, apart: Set[int], environment: Environment) -> dict[int, Setting]:
     """Returns the generators that the attributes of a part hold, in whatever they stand: an
     augmentation that is no module, say. What is `apart`, by its `id`, is looked into by itself.
     """
@@ -190,7 +189,7 @@ def _generators_in(
     def ending(one: object) -> Setting | bool | None:
         return generator_of(one, environment) or (True if id(one) in apart else None)
 
-    found: dict[int, Setting | None] = {}
+    found: dict[int, Setting] = {}
     for value in vars(part).values():
         if type(value) in _PLAIN or (isinstance(value, dict | list | tuple) and not value):
             continue

@@ -18,7 +18,7 @@ from math import log10
 import numpy as np
 
 from adjudge.constants import PATTERN_EVIDENCE, PLACE_EVIDENCE, UNDERFLOW
-from adjudge.estimate import Effort
+from adjudge.estimate import Column, Effort
 from adjudge.findings import Entry
 from adjudge.floats import Vector, norm, scale
 from adjudge.jacobian import Failure, Table
@@ -245,9 +245,7 @@ class _Gradient:
             table.estimator.begin(units)
         reference, error, pushed = (np.empty(self.leaf.size) for _ in "123")
         for k, unit in enumerate(units):
-            found = table.estimator.along(unit)
-            if self.laddered:
-                found = table.estimator.along(unit, Effort.LADDER, found)
+            found = self._along(unit)
             reference[k] = self.w @ found.estimate.value[: base.Y.size]
             error[k] = norm(self.w * found.estimate.error[: base.Y.size])
             if self.automatic is None:
@@ -262,6 +260,12 @@ class _Gradient:
             symmetric=self._directions(),
             subject=subject,
         )
+
+    def _along(self, tangent: Tangent) -> Column:
+        """Returns the differences along a tangent, with a ladder where the check needed one."""
+        estimator = self.table.estimator
+        found = estimator.along(tangent)
+        return estimator.along(tangent, Effort.LADDER, found) if self.laddered else found
 
     def _directions(self) -> str:
         """Returns the option that keeps the input symmetric, where it is; else nothing."""
@@ -288,12 +292,9 @@ class _Gradient:
 
     def _reference(self, weights: Array, length: float = 1.0) -> Residual:
         """Returns the sum with these weights by differences."""
-        table, vector = self.table, self._vector(weights)
-        tangent = Tangent((self.j,), vector, length)
-        found = table.estimator.along(tangent)
-        if self.laddered:
-            found = table.estimator.along(tangent, Effort.LADDER, found)
-        else:
+        vector = self._vector(weights)
+        found = self._along(Tangent((self.j,), vector, length))
+        if not self.laddered:
             found = with_truncation(found)
         value, bar, size = projected(found.estimate.of(slice(0, self.w.size)), self.w)
         size = max(size, abs(value))
