@@ -98,6 +98,13 @@ REFUSALS = Refusals(
         "Transpose rule (for reverse-mode differentiation) for",
         "Linearization failed to produce known values",  # of custom_vmap
     ),
+    (
+        (
+            "to a custom_vjp function",
+            "JAX has no forward mode of a custom_vjp: write the rule as a custom_jvp, or switch "
+            "that check off",
+        ),
+    ),
 )
 """What JAX says where it has no derivative to offer (0.4.36 to 0.10.2)."""
 

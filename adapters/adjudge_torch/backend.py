@@ -66,6 +66,16 @@ REFUSALS = Refusals(
         "Checkpointing is not compatible with .grad()",  # as libraries have copied it
         "Nested autograd.function",
     ),
+    (
+        (
+            "must implement the jvp function",
+            "give the autograd.Function a static method jvp, or switch that check off",
+        ),
+        (
+            "marked with @once_differentiable",
+            "switch that check off, or write a backward pass that can be differentiated",
+        ),
+    ),
 )
 """What PyTorch says where it has no derivative to offer (2.1 to 2.13)."""
 

@@ -351,6 +351,14 @@ NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
 larger change is allowed. The value is ours and has no derivation."""
+NOISY_PART = 2.0**-6
+"""A rule that divides rounding by nearly zero, as a divided difference does next to a tie, is off
+by noise, of which two points beside x may show a small part. Where they move an automatic number by
+at least this part of what it is off by, `NOISY_DRAWS` pairs are asked. Without it such a right rule
+fails at one seed of six. The value is ours and has no derivation."""
+NOISY_DRAWS = 4
+"""This many pairs of points beside x are asked about an automatic number that is noisy there; see
+`NOISY_PART`. The value is ours and has no derivation."""
 BRANCH_REACHES = (2.0**4, 2.0**10, 2.0**16, 2.0**30)
 """A rule that takes another branch on one side of x changes by the step between its branches where
 x moves by a unit of rounding, and a wrong rule would be allowed that as its rounding. What stays

@@ -118,6 +118,7 @@ class Remedy(Enum):
     MEND_CONSTANT = auto()
     MEND_NARROW_DTYPE = auto()
     MULTIPLY_BY_PROBE = auto()
+    FOLLOW_MULTIPLES = auto()
     LIMIT_PROBE = auto()
     ACCEPT_ANY_SIZE = auto()
     APPLY_LINEAR_MAP = auto()
@@ -601,6 +602,18 @@ class NotHomogeneous(Unequal):
     rule: Rule
     factor: float
     """The number k, a power of two."""
+
+
+class UnlikeAtMultiple(Unequal):
+    """A derivative of a derivative `(x, w) -> J*(x) w` is not at `k w` what it must be by that at
+    w.
+    """
+
+    rule: Rule
+    taken: Rule
+    """The rule whose image is differentiated, and which w is the probe of."""
+    factor: float
+    """The number k."""
 
 
 class NotAdditive(Unequal):

@@ -229,3 +229,32 @@ def test_a_function_that_has_no_reverse_mode_and_a_linear_jvp_stays_open(jax, jn
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert statuses(report) == {Status.UNSUPPORTED}
+
+
+@pytest.mark.parametrize("name", ["as it is", "clipped", "without its sign"])
+def test_a_second_derivative_follows_the_cotangent_of_the_first(jax, jnp, name):
+    made = {
+        "as it is": lambda w: w,
+        "clipped": lambda w: jnp.clip(w, -10, 10),
+        "without its sign": jnp.abs,
+    }[name]
+
+    @jax.custom_vjp
+    def sine(x):
+        return jnp.sum(jnp.sin(x))
+
+    @jax.custom_jvp
+    def back(x, w):
+        return w * jnp.cos(x)
+
+    @back.defjvp
+    def _(primals, tangents):
+        (x, w), (v, dw) = primals, tangents
+        return back(x, w), dw * jnp.cos(x) - made(w) * jnp.sin(x) * v
+
+    sine.defvjp(lambda x: (sine(x), x), lambda x, w: (back(x, w),))
+
+    for seed in range(10):
+        report = examine(sine, (jnp.asarray([0.3, 1.2]),), modes=["R", "RR"], seed=seed)
+        assert report.modes["R"] is Verdict.PASS
+        assert report.modes["RR"] is (Verdict.PASS if name == "as it is" else Verdict.FAIL)

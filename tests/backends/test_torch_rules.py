@@ -259,3 +259,40 @@ def test_a_hook_on_a_parameter_is_named_as_the_user_wrote_it():
 
     assert "a hook changes the gradient: halved (" in str(report)
     assert "_unless_absent" not in str(report)
+
+
+OF_TANGENT = {
+    "as it is": lambda v: v,
+    "clipped": lambda v: v.clamp(-10, 10),
+    "without its sign": lambda v: v.abs(),
+    "cut off near zero": lambda v: v * (v.abs() > 1e-5),
+}
+"""What a rule for the derivative of a jvp makes of the tangent of that."""
+
+
+@pytest.mark.parametrize("name", OF_TANGENT)
+@pytest.mark.parametrize("of", ["loss", "entries"])
+def test_the_derivative_of_a_jvp_follows_its_tangent(rule, name, of):
+    made = OF_TANGENT[name]
+    push = rule(
+        lambda v, x: v * x.cos(),
+        lambda v, x, w: (w * x.cos(), -w * made(v) * x.sin()),
+    )
+    sine = rule(lambda x: x.sin(), lambda x, w: w * x.cos(), lambda x, v: push(v, x))
+    x = torch.tensor([0.3, 1.2, -0.4], dtype=torch.float64)
+
+    def f(x):
+        return sine(x).sum() if of == "loss" else sine(x)
+
+    for seed in range(10):
+        report = adjudge.examine(f, (x,), modes=["F", "RF"], seed=seed, blame=False)
+        assert report.modes["F"].name == "PASS"
+        assert report.modes["RF"].name == ("PASS" if name == "as it is" else "FAIL")
+
+
+def test_a_function_without_a_jvp_is_told_to_have_one(rule):
+    x = torch.tensor([0.3, 1.2], dtype=torch.float64)
+    report = adjudge.examine(rule(lambda x: x.sin(), lambda x, w: w * x.cos()), (x,), modes=["FR"])
+
+    assert report.modes["FR"] is Status.UNSUPPORTED
+    assert "static method jvp" in str(report)

@@ -591,6 +591,8 @@ class _Case:
                 self.in_life = pullbacks.as_in_life(row)
         if self.in_life is not None:
             findings += pullbacks.additive_pair(row, self.in_life)
+        if self.problem.modes_taken and not self._told_nonlinear("R") and budget.allows(2):
+            findings += pullbacks.at_multiples(row)
         if undefined and budget.affords(Task.UNDEFINED_COTANGENTS, 1 + len(self.base.Y.leaves)):
             findings += pullbacks.undefined()
         parts = pullbacks.parts
@@ -611,6 +613,11 @@ class _Case:
             return
         pushforwards = Pushforwards(self.identities, forward)
         findings, budget, settings = self.found.findings, table.budget, self.settings
+        if not self._told_nonlinear("F"):
+            if self.problem.modes_taken and budget.allows(2):
+                findings += pushforwards.at_multiples()
+            if budget.allows(pushforwards.undefined_work):
+                findings += pushforwards.together()
         if settings.check_undefined_grad and budget.affords(
             Task.UNDEFINED_TANGENTS, pushforwards.undefined_work
         ):
@@ -624,6 +631,14 @@ class _Case:
         # forward mode over a graph that is built inside of a batch is no transform of every engine
         elif settings.thorough and not self.problem.modes_taken:
             self._look_at_batches(pushforwards.batched, "vmap(F)", work)
+
+    def _told_nonlinear(self, letter: str) -> bool:
+        """Returns whether the rule of that mode is known not to be linear: that is told once."""
+        mode = letter + self.problem.modes_taken
+        return any(
+            one.status is Status.NONLINEAR and one.mode == mode and not one.note
+            for one in self.found.findings
+        )
 
     def _check_batches(
         self, batched: Callable[[], Iterable[Finding]], mode: str, task: Task, work: int

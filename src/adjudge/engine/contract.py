@@ -139,6 +139,13 @@ class Refusals:
 
     exceptions: tuple[type[Exception], ...]
     phrases: tuple[str, ...]
+    remedies: tuple[tuple[str, str], ...] = ()
+    """Phrases of refusals that are about the caller's own rule and not about the engine, each with
+    what to do about it."""
+
+    def remedy(self, message: str) -> str:
+        """Returns what to do about a refusal of these words; empty where the engine has nothing."""
+        return next((remedy for phrase, remedy in self.remedies if phrase in message), "")
 
 
 class ArrayOperations:
@@ -740,7 +747,8 @@ class AutodiffBackend(ABC):
         """
         refused = any(words in str(error) for words in phrases or self.refusals.phrases)
         if refused and not isinstance(error, NotSupportedError):
-            raise self.lacks(what, str(error)) from error
+            message = str(error)
+            raise self.lacks(what, message, self.refusals.remedy(message)) from error
 
 
 def _device(array: Array) -> object:

@@ -71,11 +71,14 @@ def points_within_rounding(
 ) -> Iterator[Vector]:
     """Yields two points whose entries, of some leaves or of all, are one or two units of rounding
     off those of x. `eps` is the least spacing at 1 that a unit is taken from.
+
+    Every entry is above x at one of them and below at the other: where both are on one side, a rule
+    with a branch that ends at x shows one of its values.
     """
     random, X, x = generator(seed, Stream.ROUNDING_NEIGHBOURS), problem.X, problem.origin
-    steps = np.array([-NEAR_ULPS, -1, 1, NEAR_ULPS])
-    for _ in range(2):
-        point, drawn = x.copy(), random.choice(steps, X.size)
+    signs = random.choice(np.array([-1, 1], np.int8), X.size)
+    for side in (1, -1):
+        point, drawn = x.copy(), side * signs * random.choice(np.array([1.0, NEAR_ULPS]), X.size)
         for j in range(len(X.leaves)) if leaves is None else leaves:
             part = X.slices[j]
             unit = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)

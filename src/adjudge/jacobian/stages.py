@@ -55,6 +55,8 @@ from adjudge.constants import (
     NARROWEST_STAIR,
     NEAR_ROUNDING,
     NEIGHBOUR_FACTOR,
+    NOISY_DRAWS,
+    NOISY_PART,
     ONSET_UNITS,
     PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
@@ -1927,6 +1929,11 @@ def allow_automatic_rounding(
     # Where the derivative is not finite next to x, that is no rounding either.
     right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
     off = comparison.difference[tried]
+    few = (NEIGHBOUR_FACTOR * change < off - allowed) & (change >= NOISY_PART * off)
+    for number in range(1, NOISY_DRAWS) if np.any(few) else ():
+        more = np.array(_automatic_nearby(columns, kind, tried, found, number))
+        changes = np.abs(more - comparison.automatic[tried])
+        change = np.fmax(change, np.max(changes, axis=0, initial=0.0, where=np.isfinite(changes)))
     doubted = off > np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
     alone, unlike = right & doubted, change >= UNLIKE_ROUNDING * off
     change = np.where(alone, 0.0, change)
@@ -2399,18 +2406,20 @@ def _steady(
 
 
 def _automatic_nearby(
-    columns: Columns, kind: RowKind, rows: list[int], found: Column
+    columns: Columns, kind: RowKind, rows: list[int], found: Column, number: int = 0
 ) -> list[Vector]:
     """Returns the automatic values of these rows where the leaves of the column are moved by a unit
-    of rounding.
+    of rounding, at the pair of points of that number.
     """
-    points = _points_nearby(columns, found)
+    points = _points_nearby(columns, found, number)
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
 
 
-def _points_nearby(columns: Columns, found: Column) -> Iterator[Vector]:
-    """Yields two points at which the leaves of the column are moved by a unit of rounding."""
-    t, seed, leaves = columns.tolerance, columns.probes.seed, found.tangent.leaves
+def _points_nearby(columns: Columns, found: Column, number: int = 0) -> Iterator[Vector]:
+    """Yields two points at which the leaves of the column are moved by a unit of rounding, another
+    pair for each number.
+    """
+    t, seed, leaves = columns.tolerance, columns.probes.seed + number, found.tangent.leaves
     return points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
 
 

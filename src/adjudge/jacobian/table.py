@@ -872,7 +872,8 @@ class Table:
             self.examined.failed += self._failed > failed
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
             self._forward_against_reverse(whole)
-        return [*self._too_small(item, outcome), *self._hidden_outputs(item, whole), *following]
+        alone = [*self._hidden_outputs(item, whole), *self._smooth_outputs(item, whole)]
+        return [*self._too_small(item, outcome), *alone, *following]
 
     @property
     def _failed(self) -> int:
@@ -1003,6 +1004,35 @@ class Table:
                 sizes, bound = parts_of_outputs(columns, comparison, trial.column, kind)
                 before = bound / sizes
         return [self._of_outputs(replace(item, before=before), trial, outputs)]
+
+    def _smooth_outputs(self, item: Item, trial: Trial) -> list[Item]:
+        """Returns the outputs without a kink that are to be compared once more by themselves, since
+        a kink of others excuses the sum of all.
+
+        A kink excuses its own output. Beside a zero of x a rule that counts the zeros, or the ties,
+        is wrong in all outputs and right at every point beside x, so that nothing else shows it.
+        """
+        found, columns = trial.column, trial.columns
+        slopes = found.estimate.slopes
+        if slopes is None or item.depth == SEPARATIONS or columns.base.alone or self._failed:
+            return []
+        outputs = ~slopes.bent[: self.base.Y.size]
+        for part, here in zip(self.base.Y.slices, self._excused(trial), strict=True):
+            outputs[part] &= here
+        if columns.base.uncompared is not None:
+            outputs &= ~columns.base.uncompared[: outputs.size]
+        if not outputs.any() or not self.budget.allows(self.budget.column):
+            return []
+        return [self._of_outputs(item, trial, outputs)]
+
+    def _excused(self, trial: Trial) -> Vector:
+        """Returns, by output leaf, whether a kink excuses the sum of its entries."""
+        excused = np.zeros(len(self.base.Y.leaves), bool)
+        for _, comparison, kind in trial.compared:
+            if kind == "rows" and not self.probes.full:
+                kinks = decide(comparison, trial.columns.slopes(trial.column, kind)).kinks
+                excused[: kinks.size] |= kinks & ~comparison.agrees
+        return excused
 
     def _resolved_outputs(self, item: Item, trial: Trial) -> list[Item]:
         """Returns the hidden outputs that are to be compared again without those that turned out to

@@ -75,6 +75,7 @@ from adjudge.findings import (
     UndefinedNotZeros,
     UndefinedRaised,
     Unequal,
+    UnlikeAtMultiple,
     WrongAttribute,
     ZeroProbeRaised,
 )
@@ -151,6 +152,10 @@ class LinearRule:
         """
         checks, apply = self.checks, self.apply
         factor = self._factor(u, first)
+
+        def scaled_back(k: float) -> Vector:
+            return apply(k * u) / k
+
         checks.compared += first.size
         turned, of_turned = None, Catching()
         if self.apply_turned is not None:
@@ -186,13 +191,7 @@ class LinearRule:
                 both, remedy = (scaled, first), Remedy.MULTIPLY_BY_PROBE
                 size = np.abs(first) + gap
                 findings = list(self.equal(Status.NONLINEAR, both, differ, remedy, size))
-                if findings and self._rounds_with_size(u, first, scaled, factor):
-                    status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
-                    findings = [
-                        replace(finding, status=status, remedy=remedy, note=True)
-                        for finding in findings
-                    ]
-                yield from findings
+                yield from self._unless_rounded(findings, first, scaled, factor, scaled_back)
         elif checks.any_order:
             # Sums of the few digits of probes are exact, and so the same in every order. A probe
             # with all digits shows the order in which a device adds.
@@ -236,20 +235,71 @@ class LinearRule:
         image = attempt(partial(self.take_at, problem, point, probe))
         return image is not None and bool(np.isfinite(image).all())
 
-    def _rounds_with_size(self, u: Vector, first: Vector, scaled: Vector, factor: float) -> bool:
-        """Returns whether the image loses digits in proportion to the size of its probe. What a
-        rule clips is exact up to some size, and shrinks beyond it. The test is ours.
+    def _unless_rounded(
+        self,
+        findings: list[Finding],
+        first: Vector,
+        scaled: Vector,
+        factor: float,
+        scaled_back: Callable[[float], Vector],
+    ) -> list[Finding]:
+        """Returns the findings that a large multiple has another image than `first`, as notes where
+        the image loses digits in proportion to the size of its probe. `scaled_back` gives what
+        agrees with `first` for a multiple of a linear map, and `scaled` is that of `-factor`.
+
+        What a rule clips is exact up to some size, and shrinks beyond it. The test is ours.
         """
-        if factor < LARGE_PROBES or not np.any(first):
-            return False
+        if not findings or factor < LARGE_PROBES or not np.any(first):
+            return findings
         size = float(np.max(np.abs(first)))
-        images = {k: self.apply(-k * u) / -k for k in SMALLER_PROBES} | {factor: scaled}
+        images = {k: scaled_back(-k) for k in SMALLER_PROBES} | {factor: scaled}
         for k, image in images.items():
             units = largest_difference(image, first) / (self.checks.tolerance.eps * k * size)
             left = float(image @ first) / float(first @ first)
             if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
-                return False
-        return True
+                return findings
+        status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
+        return [replace(finding, status=status, remedy=remedy, note=True) for finding in findings]
+
+    def follows(self, first: Vector, scaled_back: Callable[[float], Vector]) -> Iterator[Finding]:
+        """Compares images where f is a derivative `(x, w) -> J*(x) w` at w with those at multiples
+        of w. `first` is that at w, and `scaled_back(k)` what agrees with it at `k w`.
+
+        The differences of such a function are made at the same w as its derivative. A rule that
+        clips w, takes its absolute value or leaves out what is negative where it is differentiated
+        again is right or wrong by the one w that was drawn, and a loss has a single number for it.
+        """
+        checks, problem = self.checks, self.checks.problem
+        w = problem.origin[problem.X.slices[problem.primal_inputs].start :]
+        large = self._factor(w, first)
+        factors = [-large, -SMALL_PROBES] if self.may_be_small(first) else [-large]
+        for factor in factors:
+            image = value_or_error(partial(scaled_back, factor))
+            if isinstance(image, Exception):
+                yield self._raised_for(-factor, image)
+                continue
+            checks.compared += first.size
+            if equal_entries(image, first):
+                continue
+            found = self._unlike_at_multiple(first, image, factor)
+            if found and narrowest_eps(problem, checks.base) > COARSE_EPS:
+                # float16 inside has no room for such numbers, but it has for others of that sign
+                found = self._unlike_at_multiple(first, scaled_back(-2.0), -2.0)
+            elif factor == -large:
+                found = self._unless_rounded(found, first, image, large, scaled_back)
+            # What varies from run to run is told by itself.
+            if found and largest_difference(image, first) > RUNS_APART * largest_difference(
+                scaled_back(1.0), first
+            ):
+                yield from found
+                return
+
+    def _unlike_at_multiple(self, first: Vector, image: Vector, factor: float) -> list[Finding]:
+        """Returns the findings that what is scaled back from `factor` times w is not `first`."""
+        taken = Rule.VJP if self.checks.problem.modes_taken.startswith("R") else Rule.JVP
+        differ = partial(UnlikeAtMultiple, rule=self.rule, taken=taken, factor=factor)
+        pair, remedy = (image, first), Remedy.FOLLOW_MULTIPLES
+        return list(self.equal(Status.NONLINEAR, pair, differ, remedy))
 
     def layout_matters(self, strided: Vector, plain: Vector, layout: Layout) -> Iterator[Finding]:
         """Compares the image of a probe in this memory layout with that of a contiguous one."""
@@ -291,6 +341,13 @@ class LinearRule:
             if size * factor**2 < largest:
                 return factor
         return 2.0
+
+    def may_be_small(self, image: Vector) -> bool:
+        """Returns whether the image of a small probe is far from where its dtype underflows, where
+        this is that of the probe itself.
+        """
+        smallest = max([leaf.tiny for leaf in self.checks.problem.X.leaves] + [UNDERFLOW])
+        return float(np.max(np.abs(image), initial=0.0)) * SMALL_PROBES**2 > smallest
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -671,7 +728,7 @@ class Pullbacks:
         zero in its first row, as that of a masked loss is. All are `small`, as that of a mean over
         a million entries is. Without strides there is one, and it is random.
         """
-        reverse, size = self.reverse, SMALL_PROBES if small and self._may_be_small else 1.0
+        reverse, size = self.reverse, SMALL_PROBES if small and self.rule.may_be_small(one) else 1.0
         images: list[Vector] = []
         error: BaseException | None = None
         for layout, w in self._in_life(size):
@@ -734,13 +791,6 @@ class Pullbacks:
                 return False
         return True
 
-    @property
-    def _may_be_small(self) -> bool:
-        """Returns whether the image of a small cotangent is far from where its dtype underflows."""
-        image = self.checks.images["R" + self.checks.problem.modes_taken][1]
-        smallest = max([leaf.tiny for leaf in self.checks.problem.X.leaves] + [UNDERFLOW])
-        return float(np.max(np.abs(image), initial=0.0)) * SMALL_PROBES**2 > smallest
-
     def small(self, one: Vector) -> Iterator[Finding]:
         """Compares the image of a small multiple of u with `one`, which is `J* u`.
 
@@ -749,7 +799,7 @@ class Pullbacks:
         passes for a loss.
         """
         checks, rule = self.checks, self.rule
-        if not self._may_be_small:
+        if not rule.may_be_small(one):
             return
         u = self.cotangent
         small = self.reverse.row(checks.base, -SMALL_PROBES * u) / -SMALL_PROBES
@@ -762,6 +812,21 @@ class Pullbacks:
         # small numbers underflow in float16
         if found and narrowest_eps(checks.problem, checks.base) <= COARSE_EPS:
             yield from found
+
+    def at_multiples(self, one: Vector) -> Iterator[Finding]:
+        """Compares `one`, which is `J* u` of a derivative `(x, w) -> J*(x) w`, with those at
+        multiples of w: what belongs to x is as many times as large, and what belongs to w the same.
+        """
+        problem = self.checks.problem
+
+        def scaled_back(factor: float) -> Vector:
+            point, scale = problem.origin.copy(), np.full(one.size, factor)
+            for part in problem.X.slices[problem.primal_inputs :]:
+                point[part] *= factor
+                scale[part] = 1.0
+            return np.asarray(self.rule.take_at(problem, point, self.cotangent) / scale)
+
+        yield from self.rule.follows(one, scaled_back)
 
     def additive_pair(self, one: Vector, images: Images) -> Iterator[Finding]:
         """Compares the image of the sum with the sum of the images, of which `one` is `J* u`."""
@@ -1045,23 +1110,63 @@ class Pushforwards:
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(u, one, largest)
 
+    def at_multiples(self) -> Iterator[Finding]:
+        """Compares the image of a tangent of a derivative `(x, w) -> J*(x) w` with those at
+        multiples of w. The tangent moves w as many times as far, and so all of the image is as many
+        times as large.
+        """
+        problem = self.checks.problem
+        v, one = self.checks.images[self.rule.mode]
+
+        def scaled_back(factor: float) -> Vector:
+            point, tangent = problem.origin.copy(), v.copy()
+            for part in problem.X.slices[problem.primal_inputs :]:
+                point[part] *= factor
+                tangent[part] *= factor
+            return self.rule.take_at(problem, point, tangent) / factor
+
+        yield from self.rule.follows(one, scaled_back)
+
+    @cached_property
+    def alone(self) -> list[tuple[Sequence[int], Vector, Vector]]:
+        """Leaves that are probed together, their part of the tangent, and its image."""
+        X, v = self.checks.problem.X, self._tangent
+        parts = [(leaves, restricted(X, v, *leaves)) for leaves in parts_of(X)]
+        return [(leaves, part, self.rule.apply(part)) for leaves, part in parts]
+
+    def together(self) -> Iterator[Finding]:
+        """Compares the image of a tangent of all leaves with the sum of those of its leaves.
+
+        Differences are made of one leaf at a time, where there are few, and in life all leaves
+        move: a rule that looks at the tangents of others only where the first one is zero is right
+        for each by itself.
+        """
+        if not self.alone:
+            return
+        whole, (_, one) = self._tangent, self.checks.images[self.rule.mode]
+        images = np.array([image for _, _, image in self.alone])
+        pair, size = (one, images.sum(axis=0)), np.abs(images).sum(axis=0)
+        found = list(self.rule.sums(pair, size))
+        for _, part, _ in self.alone if found else ():
+            if self.rule.persists(part, whole, whole - part):
+                yield from found
+                return
+
     @property
     def undefined_work(self) -> int:
-        """The jvps that `undefined` takes."""
-        return 2 * len(parts_of(self.checks.problem.X))
+        """The jvps that `undefined` takes once those of the leaves alone are at hand."""
+        return len(parts_of(self.checks.problem.X))
 
     def undefined(self) -> Iterator[Finding]:
         """Compares `J v` with undefined tangents in some leaves with `J v` with zeros there."""
-        checks, X, v = self.checks, self.checks.problem.X, self._tangent
-        for leaves in parts_of(X):
-            part = restricted(X, v, *leaves)
+        checks, X = self.checks, self.checks.problem.X
+        for leaves, part, zeros in self.alone:
             with Catching(AdjudgeError) as caught:
                 without = self.forward.column(checks.base, part, leaves)[1]
             if caught.error is not None:
                 others = X.names([j for j in range(len(X.leaves)) if j not in leaves])
                 yield self.rule.raised_undefined(others, caught.error)
                 continue
-            zeros = self.rule.apply(part)
             differ = partial(UndefinedNotZeros, leaf=X.names(leaves))
             both, remedy = (without, zeros), Remedy.ACCEPT_UNDEFINED
             yield from self.rule.equal(Status.UNDEFINED, both, differ, remedy)

@@ -349,6 +349,12 @@ UNEQUAL: dict[type[Unequal], tuple[str, str, str]] = {
         "{rule}(-{factor:.7g} u) / -{factor:.7g}",
         "{rule}(u)",
     ),
+    findings.UnlikeAtMultiple: (
+        "the {rule} of the {taken} does not follow the {taken.probe} of the {taken}: it is another "
+        "one where that is {factor:.7g} times as large",
+        "at {factor:.7g} w, scaled back",
+        "at w",
+    ),
     findings.NotAdditive: (
         "the {rule} is not additive in its {rule.probe}: "
         "{rule}(u + v) is not {rule}(u) + {rule}(v)",
@@ -906,6 +912,11 @@ REMEDIES = {
     "rule",
     Remedy.MEND_NARROW_DTYPE: "look for what depends on the dtype: a kernel, a cast, a constant",
     Remedy.MULTIPLY_BY_PROBE: ("multiply by the {rule.probe}, and by nothing that depends on it"),
+    Remedy.FOLLOW_MULTIPLES: (
+        "a rule is linear in what it is applied to, and so is its derivative: where the {rule} "
+        "is taken of it, multiply by that and by nothing that depends on its size or sign (clamp, "
+        "abs, a comparison with zero)"
+    ),
     Remedy.LIMIT_PROBE: (
         "the rule loses digits in proportion to the size of its {rule.probe}, under a "
         "scaled loss for example"

@@ -129,6 +129,80 @@ def test_forward_over_reverse_is_checked_by_a_jvp_of_the_vjp(xp):
     assert [Verdict.PASS, Verdict.FAIL] == [report.modes["FR"] for report in reports]
 
 
+AT_ONE_COTANGENT = {
+    "clipped at one": lambda w: np.clip(w, -1, 1),
+    "clipped at ten": lambda w: np.clip(w, -10, 10),
+    "without its sign": np.abs,
+    "where it is positive": lambda w: np.maximum(w, 0),
+    "where it is negative": lambda w: np.minimum(w, 0),
+    "cut off near zero": lambda w: np.where(np.abs(w) < 1e-5, 0, w),
+    "beside its norm": lambda w: w * (np.abs(w) / (np.abs(w) + 1e-8)),
+    "as it is": lambda w: w,
+}
+"""What a rule for a second derivative makes of the cotangent of the first one. All of these are
+right for some numbers near one, and a loss has one number."""
+
+
+def summed(f, of):
+    """Returns f, or the sum of its values."""
+    return (lambda x: np.sum(f(x))) if of == "loss" else f
+
+
+@pytest.mark.parametrize("name", AT_ONE_COTANGENT)
+@pytest.mark.parametrize("of", ["loss", "entries"])
+def test_a_second_derivative_follows_the_cotangent_of_the_first(name, of):
+    made = AT_ONE_COTANGENT[name]
+    right = [Verdict.PASS if name == "as it is" else Verdict.FAIL] * 10
+    x = np.asarray([0.3, 1.2, -0.4])
+
+    def vjp(x, w):
+        return w * np.cos(x)
+
+    def back(x, w, u):
+        of_w = u * np.cos(x)
+        return -made(w) * np.sin(x) * u, np.sum(of_w) if of == "loss" else of_w
+
+    def tangent(x, w, v, dw):
+        return -made(w) * np.sin(x) * v + dw * np.cos(x)
+
+    rule = ByHand(summed(np.sin, of), vjp=ByHand(vjp, vjp=back, jvp=tangent))
+
+    for modes in (["R", "RR"], ["R", "FR"]):
+        reports = [examine(rule, x, modes=modes, seed=seed, blame=False) for seed in range(10)]
+        assert [report.modes["R"] for report in reports] == [Verdict.PASS] * 10
+        assert [report.modes[modes[1]] for report in reports] == right
+
+
+def test_the_message_names_what_the_second_derivative_does_not_follow():
+    def back(x, w, u):
+        return -np.abs(w) * np.sin(x) * u, np.sum(u * np.cos(x))
+
+    rule = ByHand(lambda x: np.sum(np.sin(x)), vjp=ByHand(lambda x, w: w * np.cos(x), vjp=back))
+    # a cotangent that is positive, with which the comparison agrees
+    report = gradgradcheck(
+        rule, np.asarray([0.3, 1.2]), grad_outputs=np.asarray(1.0), raise_exception=False
+    )
+
+    (finding,) = report.findings
+    assert finding.status is Status.NONLINEAR
+    assert "does not follow the cotangent of the vjp" in str(report)
+    assert "clamp, abs" in str(report)
+
+
+def test_a_second_derivative_that_varies_from_run_to_run_is_told_as_that_alone():
+    random = np.random.default_rng(0)
+
+    def back(x, w, u):
+        jitter = 1 + 1e-6 * random.uniform(size=x.shape)
+        return -w * np.sin(x) * u * jitter, u * np.cos(x)
+
+    rule = ByHand(np.sin, vjp=ByHand(lambda x, w: w * np.cos(x), vjp=back))
+    report = gradgradcheck(rule, np.asarray([0.3, 1.2]), raise_exception=False)
+
+    assert Status.NONDETERMINISTIC in {finding.status for finding in report.findings}
+    assert Status.NONLINEAR not in {finding.status for finding in report.findings}
+
+
 def test_reverse_over_reverse_runs_on_every_namespace(xp):
     x = xp.asarray([0.3, 1.2])
     rule = ByHand(

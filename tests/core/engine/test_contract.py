@@ -53,6 +53,15 @@ def test_three_members_make_an_engine():
     assert Doubling().capabilities == frozenset()
 
 
+def test_a_refusal_of_the_rule_of_the_caller_says_what_to_write():
+    class Particular(Doubling):
+        refusals = Refusals((TypeError,), ("has no rule",), (("no rule for bar", "write one"),))
+
+    for words, remedy in (("has no rule for bar", "write one"), ("has no rule for baz", "switch")):
+        with pytest.raises(NotSupportedError, match=remedy), Particular().refusing("vjp"):
+            raise TypeError(words)
+
+
 def test_an_object_is_replaced_and_the_others_are_shared():
     class Elsewhere(Environment):
         def random_state(self):

@@ -53,6 +53,27 @@ def test_several_inputs_get_their_tangents_after_the_inputs():
     assert report.counts["comparisons"] == 4 * 8
 
 
+ALL_AT_ONCE = {
+    "the first one hides the others": lambda x, a, dx, da: (
+        dx * np.cos(x) * a if dx.any() else da * np.sin(x)
+    ),
+    "their product": lambda x, a, dx, da: dx * np.cos(x) * a + da * np.sin(x) + dx * da,
+    "right": lambda x, a, dx, da: dx * np.cos(x) * a + da * np.sin(x),
+}
+
+
+@pytest.mark.parametrize("undefined", [True, False])
+@pytest.mark.parametrize("name", ALL_AT_ONCE)
+def test_a_jvp_is_right_where_all_inputs_move(name, undefined):
+    """Differences are made of one input at a time."""
+    rule = ByHand(lambda x, a: a * np.sin(x), jvp=ALL_AT_ONCE[name])
+    right = Verdict.PASS if name == "right" else Verdict.FAIL
+
+    for seed in range(10):
+        report = examine(rule, (X, X + 1), check_undefined_grad=undefined, seed=seed, **FORWARD)
+        assert report.verdict is right
+
+
 @pytest.mark.parametrize("mode", ["full", "projected"])
 def test_both_modes_pass_together(mode):
     rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x))

@@ -102,6 +102,17 @@ def test_a_special_case_of_a_smooth_function(name, mistake):
     assert found == 10 * [Verdict.PASS if mistake is None else Verdict.FAIL]
 
 
+def test_one_knee_among_few_entries_fails_at_every_seed():
+    """Points within rounding of x lie on both sides of the knee."""
+    f, slope = CASES["huber"].f, CASES["huber"].derivative
+    rule = ByHand(f, vjp=lambda x, w: w * np.where(np.abs(x) == 1, 1.0, slope(x)))
+    x = np.array([-1, 1, 0.5, 2])
+
+    found = [examine(rule, x, seed=seed, blame=False).verdict for seed in range(30)]
+
+    assert found == 30 * [Verdict.FAIL]
+
+
 def tied(seed):
     """Returns two arrays that have one entry in common."""
     random = np.random.default_rng(seed)

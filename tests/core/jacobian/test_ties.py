@@ -661,6 +661,56 @@ def test_a_network_of_five_units_with_weights_of_both_signs(at_zero, verdict, se
     assert examine(rule, np.zeros(2), modes=["R"], seed=seed).verdict is verdict
 
 
+def rectified(x):
+    return np.maximum(x, 0)
+
+
+def at_random(seed):
+    return np.random.default_rng(seed).normal(size=60)
+
+
+KINKED = {
+    "relu": (rectified, lambda x, w: w * (x > 0), ZEROS),
+    "relu beside a sine": (
+        lambda x: np.concatenate([rectified(x), np.sin(x)]),
+        lambda x, w: w[: x.size] * (x > 0) + w[x.size :] * np.cos(x),
+        ZEROS,
+    ),
+    "relu times a sine": (
+        lambda x: rectified(x) * np.sin(x + 1),
+        lambda x, w: w * ((x > 0) * np.sin(x + 1) + rectified(x) * np.cos(x + 1)),
+        ZEROS,
+    ),
+    "sizes and signs": (
+        lambda x: np.stack([1e-6 * np.abs(x), x**2]),
+        lambda x, w: w[0] * 1e-6 * np.sign(x) + w[1] * 2 * x,
+        ZEROS,
+    ),
+    "one zero of many": (
+        rectified, lambda x, w: w * (x > 0), np.where(np.arange(60) == 7, 0.0, at_random(5))
+    ),
+}  # fmt: skip
+"""Functions with kinks in some outputs, with their gradients and an x."""
+BY_ZEROS = {
+    "right": lambda x: 1.0,
+    "a mean of what is not zero": lambda x: x.size / np.count_nonzero(x),
+    "a little too large beside zeros": lambda x: 1.0 + 0.02 * np.any(x == 0),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("factor", BY_ZEROS)
+@pytest.mark.parametrize("name", KINKED)
+def test_a_kink_excuses_no_output_but_its_own(name, factor, dtype):
+    """The rules are right at every point beside x."""
+    f, vjp, x = KINKED[name]
+    rule = ByHand(f, vjp=lambda x, w: (BY_ZEROS[factor](x) * vjp(x, w)).astype(x.dtype))
+
+    for seed in SEEDS if dtype is np.float64 else FEW:
+        verdict = examine(rule, x.astype(dtype), modes=["R"], seed=seed, blame=False).verdict
+        assert verdict is (Verdict.PASS if factor == "right" else Verdict.FAIL)
+
+
 LOST_TO_ROUNDING = {
     "log(1 + x)": (lambda x: np.log(1 + x), lambda x: 1 / (1 + x), 1e-17),
     "1 - cos x": (lambda x: 1 - np.cos(x), np.sin, 1e-9),
