@@ -21,6 +21,11 @@ of their own slopes. They are told by secants beside x, which leave the interval
 are is the slope along v of the elements themselves, so that they give the interval where they take
 a few values again and again; where they take many, the output is passed over.
 
+An element that several choices make together (the median that is subtracted, and the median of what
+is left) is met by hardly any random point. So before a value fails, points beside x are looked for
+that make these choices one after the other: f is followed along single entries to where it rises
+most in the sense of the value. What is found there are secants of f, whatever the rule says.
+
 The unit tangents of full mode may all show the slopes that a rule claims where those of ties do not
 add up (the same median, with no gradient for any of them). There a tangent that moves ties together
 is compared as well.
@@ -38,6 +43,13 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     CHANGED_SLOPES,
+    CLIMB_HALVINGS,
+    CLIMB_REACH,
+    CLIMB_SECANTS,
+    CLIMB_SPAN,
+    CLIMB_SPREADS,
+    CLIMBED_ENTRIES,
+    CLIMBED_PART,
     CLOSE_TO_TIE,
     COARSE_EPS,
     FAR_OUT,
@@ -342,17 +354,35 @@ class _Search:
                 return None
         if len(secants) < short:
             return None
-        if inside.all():
-            return float(w @ least), float(w @ most), off
-        error = np.fmax(error, self.relative * np.max(np.abs([lower, upper]), axis=0))
-        few, once = _few(np.array(secants), error)
-        low, high = float(w @ lower), float(w @ upper)
-        gap = max(low - automatic, automatic - high) - off
-        far = gap / (high - low) if high > low else np.inf
-        met = (far > FAR_OUT) & (once <= min(MOST_ONCE, far * SELDOM_SEEN))
-        if not np.all(inside | few | met):
-            return None
-        return low, high, off
+
+        def edges() -> tuple[float, float]:
+            return float(w @ lower), float(w @ upper)
+
+        if not inside.all():
+            errors = np.fmax(error, self.relative * np.max(np.abs([lower, upper]), axis=0))
+            few, once = _few(np.array(secants), errors)
+            low, high = edges()
+            gap = max(low - automatic, automatic - high) - off
+            far = gap / (high - low) if high > low else np.inf
+            met = (far > FAR_OUT) & (once <= min(MOST_ONCE, far * SELDOM_SEEN))
+            if not np.all(inside | few | met):
+                return None
+        # Along a tangent that moves ties together all elements usually have one slope, which the
+        # secants have told.
+        if any(slopes is one for one in self.along) and not np.any(highest - lowest > error):
+            return *edges(), off
+        side = 1 if automatic > edges()[1] else 0
+        towards, grown = (w if side else -w), np.inf
+        while grown > CLIMBED_PART * abs(automatic - edges()[side]):
+            before = edges()[side]
+            for secant in self._climbs(slopes.tangent, seen, towards, row):
+                inside &= (secant >= least - error) & (secant <= most + error)
+                lowest, highest = np.fmin(lowest, secant), np.fmax(highest, secant)
+                lower, upper = np.where(inside, least, lowest), np.where(inside, most, highest)
+                if not outside(lower, upper):
+                    return None
+            grown = abs(edges()[side] - before)
+        return *edges(), off
 
     def _secants(
         self, tangent: Vector, seen: NDArray[np.bool_], row: Vector | None
@@ -401,6 +431,78 @@ class _Search:
                 return
             ahead, behind = ahead[seen], behind[seen]
             yield (ahead - behind) / (2 * reach), (ahead + behind) / h
+
+    def _climbs(
+        self, tangent: Vector, seen: NDArray[np.bool_], towards: Vector, row: Vector | None
+    ) -> Iterator[Vector]:
+        """Yields secants of the outputs `seen` at points beside x that are sought: where the
+        product of `towards` and the secants is large.
+
+        What f chooses by one entry (the median of ties), and what it chooses by another (the
+        median of what is left once that is subtracted) are each met by one random point in a few,
+        and both together by one in the product of these numbers. A climb makes one choice after the
+        other. From a random point it moves one entry at a time, of those that say most along the
+        tangent, to where f changes most by it, and stays there unless the secant falls. It begins
+        anew where none of the entries makes the secant rise.
+        """
+        values, which = np.unique(self.problem.origin, return_inverse=True)
+        reach = CLIMB_REACH * self.step / float(np.max(np.abs(tangent) / self.lengths))
+        said = np.abs(tangent if row is None else row * tangent)
+        entries = np.argsort(-said, kind="stable")[:CLIMBED_ENTRIES]
+        entries, left = entries[said[entries] > 0], CLIMB_SECANTS
+        while left > 0 and entries.size:
+            # Ties that are spread less than others leave the order of these as it is.
+            spread = 2.0 ** -self.random.integers(0, CLIMB_SPREADS, values.size)[which]
+            spread *= self.step * self.lengths
+            beside = self.random.normal(size=spread.size) * spread
+            height = before = -np.inf
+            while left > 0:
+                for j in self.random.permutation(entries):
+                    if not self.table.budget.allows(CLIMB_HALVINGS + EVALUATIONS):
+                        return
+                    toward = np.sign(tangent[j]) * towards
+                    there = self._steepest(beside, int(j), CLIMB_SPAN * spread[j], seen, toward)
+                    ahead = None if there is None else self._at(there + reach * tangent)
+                    behind = None if there is None else self._at(there - reach * tangent)
+                    if there is None or ahead is None or behind is None:
+                        return
+                    secant = (ahead - behind)[seen] / (2 * reach)
+                    yield secant
+                    left -= 1
+                    if float(towards @ secant) >= height:
+                        beside, height = there, float(towards @ secant)
+                if height - before <= self.relative * abs(height):
+                    break
+                before = height
+
+    def _steepest(
+        self, beside: Vector, j: int, span: float, seen: NDArray[np.bool_], towards: Vector
+    ) -> Vector | None:
+        """Returns the point at which entry j of `beside` is where the outputs `seen`, times
+        `towards`, rise most along that entry, within `span` of zero; `None` where f is not defined.
+
+        Of two halves of an interval the steeper one is at least as steep as the whole.
+        """
+
+        def moved(to: float) -> Vector:
+            there = beside.copy()
+            there[j] = to
+            return there
+
+        def height(to: float) -> float:
+            values = self._at(moved(to))
+            return np.nan if values is None else float(towards @ values[seen])
+
+        ends = (-span, span)
+        low, high = height(ends[0]), height(ends[1])
+        for _ in range(CLIMB_HALVINGS):
+            middle = (ends[0] + ends[1]) / 2
+            between = height(middle)
+            if between - low > high - between:
+                ends, high = (ends[0], middle), between
+            else:
+                ends, low = (middle, ends[1]), between
+        return moved(sum(ends) / 2) if np.isfinite(low + high) else None
 
     def _atol(self, tangent: Vector, w: Vector) -> float:
         """Returns the `atol` of the caller for this comparison."""

@@ -624,6 +624,54 @@ def test_right_order_statistics_of_whole_numbers_fail_at_no_seed(name, seed):
     assert report.verdict is Verdict.PASS, str(report)
 
 
+@pytest.mark.parametrize("seed", [19, 28, 29, 45, 58, 71, 86, 91])
+def test_two_choices_that_random_points_make_apart_are_both_right_at_once(seed):
+    """The slope of the rule is that of its median and of its middle deviation together, which of
+    128 random secants none has.
+    """
+    x = whole_numbers(seed)
+
+    assert examine(deviation(), x, modes=["R"], seed=seed).verdict is Verdict.PASS
+
+
+def deviation_times_range(factor):
+    """The fifth smallest deviation from the median, times the distance of two ranks."""
+
+    def steps(x):
+        order = np.argsort(x, kind="stable")
+        apart = x - x[order[6]]
+        return order, apart, np.argsort(np.abs(apart), kind="stable")[4]
+
+    def f(x):
+        order, apart, one = steps(x)
+        return np.abs(apart[one]) * (x[order[10]] - x[order[2]])
+
+    def vjp(x, w):
+        order, apart, one = steps(x)
+        size, g = x[order[10]] - x[order[2]], np.zeros_like(x)
+        for k, part in (
+            (one, np.sign(apart[one]) * size),
+            (order[6], -np.sign(apart[one]) * size),
+            (order[10], np.abs(apart[one])),
+            (order[2], -np.abs(apart[one])),
+        ):
+            g[k] += w * part
+        return factor * g if np.unique(x).size < x.size else g
+
+    return ByHand(f, vjp=vjp)
+
+
+@pytest.mark.parametrize("seed", [9, 42, 71, 85])
+def test_a_product_of_two_statistics_of_ties_is_right_and_twice_it_is_wrong(seed):
+    x = np.random.default_rng(seed).integers(0, 4, 13).astype(float)
+    right, wrong = (
+        examine(deviation_times_range(factor), x, modes=["R"], seed=seed) for factor in (1.0, 2.0)
+    )
+
+    assert right.verdict is Verdict.PASS, str(right)
+    assert wrong.verdict is Verdict.FAIL
+
+
 def all_that_are_kept(x, w):
     ordered = np.sort(x, axis=-1)
     return w[:, None] / 8 * ((x >= ordered[:, 2:3]) & (x <= ordered[:, 9:10]))
