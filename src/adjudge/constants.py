@@ -598,8 +598,8 @@ CLIMB_SECANTS = 96
 """Before a value fails at a kink, so many secants are taken at points that are sought for being
 steep. Without them the right derivative of a median absolute deviation of whole numbers failed at
 one seed in twelve: its slope is that of two choices at once, of which random secants had met each.
-With 48 one of 40 numbers still failed at eight of 54 seeds that were picked for failing.
-The value is ours and bounds the cost, ten evaluations a secant."""
+With 48 that of 40 numbers still failed at eight of 54 draws at inputs that were picked for
+failing. The value is ours and bounds the cost, ten evaluations a secant."""
 CLIMBED_PART = 1 / 4
 """As many are taken once more where they brought the slopes nearer to the value by this part of
 what is left, since then there may be steeper ones. The value is ours."""
@@ -615,8 +615,8 @@ CLIMB_HALVINGS = 8
 than the distance of two of a dozen ties. The value is ours."""
 CLIMB_SPREADS = 6
 """Numbers that are equal at x are spread by a factor from 1 to 2^-5 of their own. With one and the
-same for all, the right derivative of a median absolute deviation times a range failed at four seeds
-of 120: as the median moved to its place, what is left of the others changed its order. The value is
+same for all, the right derivative of a median absolute deviation times a range failed at five seeds
+of 108: as the median moved to its place, what is left of the others changed its order. The value is
 ours."""
 CLIMB_REACH = 2.0**-9
 """The secants at these points reach so many steps to both sides, so that they stay between the
