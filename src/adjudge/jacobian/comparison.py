@@ -759,7 +759,9 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
             meaning = Meaning.SWITCH if entry.from_reference else Meaning.JUMP
         elif np.isnan(entry.automatic):
             meaning = Meaning.NAN_AT_KINK
-        elif slopes[0] == slopes[1]:
+        elif slopes[0] == slopes[1] or not (
+            min(slopes) - entry.allowed <= entry.automatic <= max(slopes) + entry.allowed
+        ):
             meaning = Meaning.KINK_ELSEWHERE
         return Status.NONSMOOTH, meaning, Remedy.MOVE_OFF_KINK
     if not np.isfinite(entry.reference):

@@ -581,8 +581,9 @@ _MEANINGS = {
     Meaning.KINK: "the function has a kink here; the automatic value lies between the one-sided "
     "slopes",
     Meaning.NAN_AT_KINK: "the function has a kink here, and the automatic value is not a number",
-    Meaning.KINK_ELSEWHERE: "x lies on a kink that does not show along this tangent (a tie of "
-    "several entries, or a kink of other outputs), and the automatic value is not the slope here",
+    Meaning.KINK_ELSEWHERE: "x lies on a kink that does not show along this tangent, or not all of "
+    "it (a tie of several entries, or a kink of other outputs), and the automatic value is no "
+    "slope here",
     Meaning.JUMP: "the function jumps at x: no value is its derivative there",
     Meaning.SWITCH: "x lies at a jump, a tie or the edge of a branch: nothing is proved there",
     Meaning.WIDE: "differences cannot decide: the error bar is too wide",

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from adjudge import ByHand, Verdict, examine
+from adjudge.findings import Entry, Meaning, Method, Scheme
+from adjudge.jacobian.comparison import open_reason
 from adjudge.jacobian.one_sided import separating
 
 SEEDS = range(10)
@@ -757,6 +759,18 @@ def test_a_kink_excuses_no_output_but_its_own(name, factor, dtype):
     for seed in SEEDS if dtype is np.float64 else FEW:
         verdict = examine(rule, x.astype(dtype), modes=["R"], seed=seed, blame=False).verdict
         assert verdict is (Verdict.PASS if factor == "right" else Verdict.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("automatic", "meaning"),
+    [(1.5, Meaning.KINK), (2.0005, Meaning.KINK), (2.1, Meaning.KINK_ELSEWHERE)],
+)
+def test_only_what_lies_between_the_slopes_is_said_to(automatic, meaning):
+    """Slopes that do not add up excuse what lies outside of them."""
+    method = Method(Scheme.CENTRAL_LADDER, 30)
+    entry = Entry("R", "out", "inputs[0]", automatic, 1.5, 1e-9, 1e-3, method, slopes=(1.0, 2.0))
+
+    assert open_reason(entry)[1] is meaning
 
 
 LOST_TO_ROUNDING = {
