@@ -70,9 +70,9 @@ def require_torch_index(session: nox.Session, pin: str) -> None:
         session.skip(reason)
 
 
-def run_tests(session: nox.Session, *engines: str, paths: tuple[str, ...] = ()) -> None:
+def run_tests(session: nox.Session, *engines: str, arguments: tuple[str, ...] = ()) -> None:
     """Runs pytest; it fails where one of these engines is absent, or made no comparison."""
-    session.run("pytest", "--adjudge-require", ",".join(engines), *paths, *session.posargs)
+    session.run("pytest", "--adjudge-require", ",".join(engines), *arguments, *session.posargs)
 
 
 def lowest_versions(backend: str) -> list[str]:
@@ -119,10 +119,17 @@ def cross(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHON, default=False)
+def long(session: nox.Session) -> None:
+    """Runs the seeds, dtypes and sizes that no other session does; takes a quarter of an hour."""
+    install(session, *ENGINES, "test")
+    run_tests(session, *ENGINES, arguments=("--long", "-m", "long"))
+
+
+@nox.session(python=PYTHON, default=False)
 def integration(session: nox.Session) -> None:
     """Checks functions of einops, tensorly, POT, SciPy and array-api-extra; takes minutes."""
     install(session, *ENGINES, "test", "integration")
-    run_tests(session, *ENGINES, paths=("tests/integration",))
+    run_tests(session, *ENGINES, arguments=("tests/integration",))
 
 
 @nox.session(python=PYTHON, default=False)
@@ -152,7 +159,7 @@ def engines(session: nox.Session) -> None:
     """Checks layers, operators, tapes and CuPy's kernels, as far as a CPU runs them."""
     install(session, *ENGINES, "test", "engines", "cupy")
     session.install("nvidia-cuda-nvrtc-cu12")
-    run_tests(session, "numpy", *ENGINES, paths=("tests/engines",))
+    run_tests(session, "numpy", *ENGINES, arguments=("tests/engines",))
 
 
 @nox.session(python=PYTHON, default=False)
@@ -176,7 +183,7 @@ def add_engine(engine: str, python: str = "3.12", page: bool = False, **environm
         paths = [f"tests/backends/test_{name}.py" for name in names]
         if page:
             paths.append(f"tests/house/test_how_to.py::{PAGE_RUNS}[{engine}]")
-        run_tests(session, engine, paths=tuple(paths))
+        run_tests(session, engine, arguments=tuple(paths))
 
 
 add_engine("mlx", page=True)

@@ -1,4 +1,5 @@
-"""The mark `backend`: tests that need an engine; and `ADJUDGE_REQUIRE`, never ignored.
+"""The mark `backend`: tests that need an engine; the mark `long`, with the option that runs such
+tests; and `ADJUDGE_REQUIRE`, never ignored.
 
 What NumPy, PyTorch and JAX read once, when they are imported, is set here before they are.
 """
@@ -76,6 +77,19 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(cores, MOST_WORKERS) if cores > 1 else 0
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("adjudge's own tests").addoption(
+        "--long",
+        action="store_true",
+        help="run the tests that are marked `long` too: more seeds, dtypes and sizes of what the"
+        " other tests guard; `--long -m long` runs them alone",
+    )
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return "long: run too" if config.getoption("long") else "long: left out, run by --long"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("ADJUDGE_REQUIRE") and config.getoption("adjudge_require", None) is None:
         raise pytest.UsageError(
@@ -90,11 +104,15 @@ def engines_of(item: pytest.Item) -> Iterator[str]:
         yield from mark.args
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         for name in engines_of(item):
             if reason := engines.unknown(name):
                 raise pytest.UsageError(f"{item.nodeid}: {reason}")
+    if not config.getoption("long"):
+        left_out = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_collection_finish() -> None:

@@ -21,12 +21,40 @@ def cells(
     """Each engine with cases of its own: values of the arguments `names`, a tuple if several."""
     alone = isinstance(names, str)
     pairs = [
-        (engine, case) if alone else (engine, *case)
+        pytest.param(engine, *of.values, marks=of.marks, id=of.id)
         for engine, cases in (("torch", torch), ("jax", jax))
-        for case in cases
+        for of in (as_param(case, alone) for case in cases)
     ]
     arguments = ["adjudge_backend", *([names] if alone else names)]
     return pytest.mark.parametrize(arguments, pairs, indirect=["adjudge_backend"])
+
+
+def as_param(case: Any, alone: bool) -> Any:
+    """What `cells` is given, a tuple or a single value or with marks, as pytest has it."""
+    if hasattr(case, "values") and hasattr(case, "marks"):
+        return case
+    return pytest.param(case) if alone else pytest.param(*case)
+
+
+def long(*values: Any, name: str | None = None) -> Any:
+    """Values of a parametrised test that `pytest --long` alone runs: others of the same test, or a
+    cheaper one beside it, guard the mechanism in every run.
+    """
+    return pytest.param(*values, id=name, marks=pytest.mark.long)
+
+
+def seeds(count: int, always: int = 3) -> list[Any]:
+    """Seeds for a parametrised test, of which only the first are in every run."""
+    return [*range(always), *(long(seed) for seed in range(always, count))]
+
+
+def over_seeds(count: int, always: int = 3) -> pytest.MarkDecorator:
+    """The argument `seeds` of a test that goes through them itself: the first of them, and with
+    `pytest --long` all others.
+    """
+    first = pytest.param(range(always), id="first seeds")
+    others = long(range(always, count), name="other seeds")
+    return pytest.mark.parametrize("seeds", [first, others])
 
 
 def case(name: str, f: Any, *inputs: Any, marks: Any = (), **options: Any) -> Any:

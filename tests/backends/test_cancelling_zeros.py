@@ -4,16 +4,14 @@ rounding leaves of that is no derivative, and an error beside it is one all the 
 
 import numpy as np
 from frameworks import torch
-from scenarios import cells
+from scenarios import cells, over_seeds
 
 from adjudge import Verdict, examine
 
-SEEDS = range(10)
 
-
-def seeds_of(backend):
+def seeds_of(backend, seeds):
     """Fewer on JAX, which takes ten times as long: what is drawn is drawn by the core."""
-    return SEEDS[:2] if backend.name == "jax" else SEEDS
+    return seeds[:1] if backend.name == "jax" else seeds
 
 
 def normal(seed, *shape):
@@ -47,13 +45,14 @@ ZERO = {
 }
 
 
+@over_seeds(10)
 @cells("name", torch=[*ZERO], jax=[*ZERO][1:4:2])
-def test_what_is_left_of_terms_that_cancel_passes(adjudge_backend, spoiled, name):
+def test_what_is_left_of_terms_that_cancel_passes(adjudge_backend, spoiled, name, seeds):
     def f(x):
         return ZERO[name](adjudge_backend.xp, x)
 
     wrong = spoiled(f, lambda x, g: g + 1e-6)
-    for seed in seeds_of(adjudge_backend):
+    for seed in seeds_of(adjudge_backend, seeds):
         x = adjudge_backend.array(normal(seed, 2, 3), "float64")
 
         right = examine(f, x, seed=seed)
@@ -62,15 +61,16 @@ def test_what_is_left_of_terms_that_cancel_passes(adjudge_backend, spoiled, name
         assert report.verdict is Verdict.FAIL, report
 
 
+@over_seeds(5, always=2)
 @cells("order", torch=[1, 2], jax=[1])
-def test_both_modes_of_what_cancels_agree(adjudge_backend, spoiled, order):
+def test_both_modes_of_what_cancels_agree(adjudge_backend, spoiled, order, seeds):
     def f(x):
         near = x * (1 + 1e-6)
         return divergence(adjudge_backend.xp, near - near.sum(-1)[:, None], x - x.sum(-1)[:, None])
 
     modes = {1: ["R", "F"], 2: ["RR", "FR"]}[order]
     wrong = spoiled(lambda x: f(x) + (x**2).sum(-1), lambda x, g: 1.01 * g)
-    for seed in seeds_of(adjudge_backend)[: 5 if order == 1 else 2]:
+    for seed in seeds_of(adjudge_backend, seeds if order == 1 else seeds[:1]):
         x = adjudge_backend.array(1e-4 * normal(seed, 2, 3), "float64")
 
         right = examine(f, x, modes=modes, seed=seed, blame=False)
@@ -81,8 +81,9 @@ def test_both_modes_of_what_cancels_agree(adjudge_backend, spoiled, order):
         assert report.verdict is Verdict.FAIL, report
 
 
+@over_seeds(10)
 @cells("name", torch=["leaky_relu", "relu", "elu"])
-def test_a_divergence_from_saturated_numbers_does_not_fail(adjudge_backend, spoiled, name):
+def test_a_divergence_from_saturated_numbers_does_not_fail(adjudge_backend, spoiled, name, seeds):
     """Where a probability is 1 but for 1e-30, reverse mode loses what differences keep."""
     student = getattr(torch.nn.functional, name)
 
@@ -90,7 +91,7 @@ def test_a_divergence_from_saturated_numbers_does_not_fail(adjudge_backend, spoi
         return divergence(torch, x - x[:, :1], (y := student(x.sin() * x)) - y[:, :1])
 
     wrong = spoiled(f, lambda x, g: 1.05 * g)
-    for seed in SEEDS:
+    for seed in seeds:
         x = torch.tensor([[61.0, 5.0, 0.1], [1.0, 2.0, 3.0]], dtype=torch.float64)
         x = x + 0.1 * torch.tensor(normal(seed, 2, 3))
 

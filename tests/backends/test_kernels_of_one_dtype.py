@@ -3,6 +3,7 @@ gradients at many points.
 """
 
 import pytest
+from scenarios import long, seeds
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("flint")
@@ -52,8 +53,16 @@ def numbers(count, seed, dtype):
     return (2 * torch.rand(count, generator=random) + 0.2).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", ERRORS, ids=str)
-@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize(
+    ("count", "dtype"),
+    [
+        (3, torch.bfloat16),
+        (40, torch.float32),
+        long(3, torch.float32),
+        long(40, torch.bfloat16),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", KERNELS)
 def test_an_error_that_the_values_hide_is_found_and_a_right_kernel_is_right(name, count, dtype):
     f, slope = KERNELS[name]
@@ -69,7 +78,7 @@ def test_an_error_that_the_values_hide_is_found_and_a_right_kernel_is_right(name
     assert report.verdict is FAIL or hidden, str(report)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_sums_of_numbers_of_sixteen_bits_are_right_where_they_round_alike(seed):
     def average(x):
         if x.dtype != torch.bfloat16:
@@ -81,7 +90,7 @@ def test_sums_of_numbers_of_sixteen_bits_are_right_where_they_round_alike(seed):
     assert report.verdict is not FAIL, str(report)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, always=1))
 def test_a_saturated_kernel_is_not_wrong_for_what_rounding_takes(seed):
     def attend(q):
         if q.dtype != torch.float32:

@@ -4,7 +4,10 @@ In float64 other numbers are drawn, and with them it is another function. It is 
 precision with the numbers that it draws as it was given.
 """
 
+from functools import cache
+
 import pytest
+from scenarios import long, seeds
 
 import adjudge
 from adjudge import Verdict
@@ -79,11 +82,22 @@ def judged(f, x, seed, modes=("R",)):
     return adjudge.examine(f, x, seed=seed, modes=list(modes), blame=False)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("name", TORCH)
+IN_SIXTEEN_BITS = ("rand_like", "uniform_", "where converted")
+"""A call that reads the dtype, one that writes into an array, and a conversion beside it."""
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        *((name, "float32") for name in TORCH),
+        *((name, "bfloat16") for name in IN_SIXTEEN_BITS),
+        *(long(name, "bfloat16") for name in TORCH if name not in IN_SIXTEEN_BITS),
+    ],
+)
 def test_pytorch_is_judged_in_double_precision(name, dtype):
-    right = judged(TORCH[name], (point(dtype),), 0)
-    wrong = judged(spoiled(TORCH[name], 1.05), (point(dtype),), 0)
+    x = point(getattr(torch, dtype))
+    right = judged(TORCH[name], (x,), 0)
+    wrong = judged(spoiled(TORCH[name], 1.05), (x,), 0)
 
     assert right.verdict is Verdict.PASS, str(right)
     assert right.resolution < 1e-7
@@ -91,7 +105,7 @@ def test_pytorch_is_judged_in_double_precision(name, dtype):
     assert wrong.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", ["rand_like", "drop path"])
 def test_pytorch_at_ten_seeds(name, seed):
     x = point(torch.float32, seed)
@@ -129,6 +143,7 @@ def noisy(x):
     return x * (1 + 0.1 * jax.random.uniform(KEY, x.shape))
 
 
+@cache  # JAX compiles anew for each function object
 def spoiled_in_jax(f, factor):
     @jax.custom_vjp
     def g(x):
@@ -145,8 +160,9 @@ def spoiled_in_jax(f, factor):
 @pytest.mark.parametrize(
     ("name", "seed"),
     [
-        *((name, seed) for name in JAX for seed in (0, 1)),
-        *(("one number", k) for k in range(2, 10)),
+        *((name, 0) for name in JAX),
+        *(long(name, 1) for name in JAX),
+        *(long("one number", k) for k in range(2, 10)),
     ],
 )
 def test_jax_is_judged_in_double_precision(name, seed):

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 from adjudge import Status, Verdict, examine
 
@@ -129,6 +130,7 @@ def point(dtype, *shape):
     return torch.randn(*(shape or (2, 12)), generator=generator).to(dtype).requires_grad_()
 
 
+@over_seeds(5, always=1)
 @pytest.mark.parametrize(
     ("dtype", "fixed", "name"),
     [
@@ -139,10 +141,10 @@ def point(dtype, *shape):
         ),
     ],
 )
-def test_a_missing_term_fails_where_f_computes_in_float32(name, dtype, fixed):
+def test_a_missing_term_fails_where_f_computes_in_float32(name, dtype, fixed, seeds):
     gradient = dtype if fixed else None
     several = name == "rms norm" and fixed
-    for seed in SEEDS[::2] if several else SEEDS[:1]:
+    for seed in seeds if several else seeds[:1]:
         x, options = point(dtype), {"seed": seed, "blame": False}
         right = examine(kernel(name, gradient=gradient), x, **options)
         wrong = examine(kernel(name, whole=0.0, gradient=gradient), x, **options)
@@ -226,13 +228,14 @@ def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
             ), seed
 
 
+@over_seeds(2, always=1)
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
-def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
+def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name, seeds):
     """A compiled kernel, which cannot be replayed and whose differences could not see a missing
     term.
     """
     given = {"output": torch.bfloat16, "compiled": True, "opaque": True}
-    for seed in SEEDS[::5]:
+    for seed in seeds:
         right = examine(
             kernel(name, **given), point(torch.bfloat16, 64, 64), seed=seed, blame=False
         )
@@ -250,9 +253,10 @@ def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name):
         )
 
 
+@over_seeds(3, always=1)
 @pytest.mark.parametrize("name", ["rms norm", "layer norm", "softmax", "gelu"])
-def test_a_missing_term_fails_at_every_seed_in_float16_alone(name):
-    for seed in SEEDS[::4]:
+def test_a_missing_term_fails_at_every_seed_in_float16_alone(name, seeds):
+    for seed in seeds:
         for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
             rule = kernel(name, whole, output=torch.float16)
 
@@ -261,19 +265,20 @@ def test_a_missing_term_fails_at_every_seed_in_float16_alone(name):
             )
 
 
+@over_seeds(3, always=1)
 @pytest.mark.parametrize(
     ("dtype", "output"),
     [(torch.bfloat16, None), (torch.float16, torch.float32)],
     ids=["bfloat16", "float16, out in float32"],
 )
-def test_what_casts_to_sixteen_bits_inside_is_not_taken_for_float32(dtype, output):
+def test_what_casts_to_sixteen_bits_inside_is_not_taken_for_float32(dtype, output, seeds):
     """Right derivatives, whose differences in float32 would meet stairs."""
     functions = (
         lambda x: x.to(dtype).float().sin().to(output or x.dtype),
         lambda x: (x.float() ** 2).to(dtype).float().sqrt().sin().to(output or x.dtype),
     )
     for function in (*functions, kernel("rms norm", inside=dtype, output=output)):
-        for seed in SEEDS[::4]:
+        for seed in seeds:
             assert (
                 examine(function, point(dtype), seed=seed, blame=False).verdict is not Verdict.FAIL
             )
@@ -288,10 +293,11 @@ CASTS = {
 }
 
 
+@over_seeds(4, always=2)
 @pytest.mark.parametrize("name", CASTS)
-def test_what_casts_float64_to_sixteen_bits_inside_is_judged_past_that(name):
+def test_what_casts_float64_to_sixteen_bits_inside_is_judged_past_that(name, seeds):
     """Steps of float64 lie between two roundings, and agree on a derivative without that part."""
-    for seed in SEEDS[::3]:
+    for seed in seeds:
         x = torch.linspace(-1.3, 1.1, 6, dtype=torch.float64) * (1 + seed / 50)
 
         def scaled(x, factor):
@@ -349,13 +355,14 @@ def wrong_entry(rule, factor):
     return wrong
 
 
+@over_seeds(10)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("size", [300, 3000])
-def test_one_wrong_entry_of_many_fails_in_float16_alone(size):
+def test_one_wrong_entry_of_many_fails_in_float16_alone(size, seeds):
     x = torch.randn(size, generator=torch.Generator().manual_seed(0)).to(torch.float16)
     x[77] = 1.0
     x.requires_grad_()
-    for seed in SEEDS:
+    for seed in seeds:
         right = only_of(torch.float16, opaque_gelu, gelu_slope)
         assert examine(right, (x,), seed=seed).verdict is Verdict.PASS
         for factor in (0.0, -1.0):
@@ -371,12 +378,13 @@ def opaque_leaky(x):
     )
 
 
+@over_seeds(2, always=1)
 @pytest.mark.backend("torch")
-def test_one_wrong_entry_of_many_fails_by_replay_in_bfloat16_alone():
+def test_one_wrong_entry_of_many_fails_by_replay_in_bfloat16_alone(seeds):
     x = torch.randn(2560, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
     x[77] = -1.3
     x.requires_grad_()
-    for seed in range(2):
+    for seed in seeds:
         wrong = only_of(torch.bfloat16, torch.exp, wrong_entry(torch.exp, 0.0))
         assert examine(wrong, (x,), seed=seed, blame=False).verdict is Verdict.FAIL
 
@@ -390,21 +398,23 @@ OPAQUE = {
 }
 
 
+@over_seeds(3, always=1)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", OPAQUE)
-def test_kinks_and_curvature_within_a_block_are_no_error(name):
+def test_kinks_and_curvature_within_a_block_are_no_error(name, seeds):
     """What a block of entries says is confirmed by one entry, or left open."""
     value, slope = OPAQUE[name]
-    for draw in range(3):
+    for draw in seeds:
         x = torch.randn(4096, generator=torch.Generator().manual_seed(draw)).to(torch.float16)
         for seed in range(4):
             report = examine(only_of(torch.float16, value, slope), (x.requires_grad_(),), seed=seed)
             assert report.verdict is not Verdict.FAIL
 
 
+@over_seeds(3, always=1)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_bits(dtype):
+def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_bits(dtype, seeds):
     dtype = getattr(torch, dtype)
     x = torch.randn(1600, generator=torch.Generator().manual_seed(0)).to(dtype)
     x[77] = 1.0
@@ -413,7 +423,7 @@ def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_b
     def slope(x):
         return (x > 0).double()
 
-    for seed in range(3):
+    for seed in seeds:
         right = examine(only_of(dtype, torch.relu, slope), (x,), seed=seed)
         assert right.verdict is Verdict.PASS
         assert right.resolution <= 0.1

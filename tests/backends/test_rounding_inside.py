@@ -5,7 +5,7 @@ moving all numbers inside by a spacing, and is no error.
 import numpy as np
 import pytest
 from frameworks import jax, jnp, torch
-from scenarios import cells
+from scenarios import cells, over_seeds, seeds
 
 from adjudge import Verdict, examine, gradgradcheck
 from adjudge.engine import backend_named
@@ -90,8 +90,9 @@ OF_JAX = {
 }  # fmt: skip
 
 
+@over_seeds(10, always=2)
 @cells("name", torch=[*LOSSY, *OF_TORCH], jax=["a root", *OF_JAX])
-def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
+def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name, seeds):
     xp = jnp if adjudge_backend.name == "jax" else torch
     dtype, draw, form = (LOSSY | OF_TORCH | OF_JAX)[name]
 
@@ -99,12 +100,12 @@ def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name):
         return form(xp, x)
 
     wrong = spoiled(f, lambda x, g: -g)
-    for seed in SEEDS if name in AT_TEN_POINTS else SEEDS[:2]:
+    for seed in seeds if name in AT_TEN_POINTS else seeds[:2]:
         x = adjudge_backend.array(draw(seed), dtype)
         options = {"mode": "projected" if seed % 2 else "full", "seed": seed, "blame": False}
         right = examine(f, x, **options)
         assert right.verdict is not Verdict.FAIL, right
-        if seed > 1:
+        if seed > 1 and name in AT_TEN_POINTS:  # what is wrong is asked about at two of them
             continue
         report = examine(wrong, x, **options)
         if name not in ("tan", "tanh"):  # where next to nothing of it is above rounding
@@ -406,7 +407,7 @@ class Grown(torch.autograd.Function):
         return w * torch.tensor([1.0, 1.0, 1.6, 1.0], dtype=w.dtype)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_what_moves_to_where_there_is_no_derivative_shows_the_rounding_all_the_same(seed):
     x = torch.tensor([0.5, 0.5003, 1.0, 1.0004]).requires_grad_()
     right, wrong = (
@@ -417,7 +418,7 @@ def test_what_moves_to_where_there_is_no_derivative_shows_the_rounding_all_the_s
     assert wrong.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_values_move_by_rounding_in_forward_mode_as_well(seed):
     """`sqrt(x**2 + 1) - x` in single precision at 1e5 is 0, and 5e-6 in double precision."""
 

@@ -106,6 +106,7 @@ def test_libraries_and_devices_are_no_default():
     assert "* tests-3.11(torch, locked)" in listed
     assert "- integration" in listed
     assert "- keras " in listed
+    assert "- long " in listed
     assert "- gpu " in listed
     assert "* gpu" not in listed
 
