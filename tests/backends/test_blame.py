@@ -30,7 +30,7 @@ LONG = {
     "jax": ("gnn",),
     "torch": ("ode", "burgers", "lstm"),
 }
-"""Programs of many steps: what is in them is in the others as well, a loop and gates among it."""
+"""Programs that take longest: their rules and mistakes are in others as well."""
 
 
 def marks(engine, program):

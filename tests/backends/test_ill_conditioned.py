@@ -2,6 +2,7 @@
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 from adjudge import Status, Verdict, examine
 
@@ -37,12 +38,13 @@ def scaled(rule):
     return lambda off: rule(lambda x: x.clone(), lambda x, w: (1 + off) * w, lambda x, v: v.clone())
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("off", [1e-7, 1e-6, 1e-4])
-def test_modes_that_are_apart_by_more_are_inconsistent(scaled, off):
+def test_modes_that_are_apart_by_more_are_inconsistent(scaled, off, seeds):
     def f(scale, height, noise):
         return likelihood(scaled(off)(scale), height, noise)
 
-    for seed in range(10):
+    for seed in seeds:
         report = examine(f, point(), modes=["R", "F"], seed=seed, blame=False)
 
         assert report.verdict is Verdict.FAIL
@@ -61,11 +63,12 @@ FUNCTIONS = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_an_error_is_no_rounding_where_every_step_changes_the_derivative(scaled, name):
+def test_an_error_is_no_rounding_where_every_step_changes_the_derivative(scaled, name, seeds):
     g, order = FUNCTIONS[name]
 
-    for seed in range(10):
+    for seed in seeds:
         for off in (0.0, 1e-7, 1e-5):
             f = (lambda a, off=off: g(scaled(off)(a))) if off else g
             report = examine(f, hilbert(order), modes=["R", "F"], seed=seed, blame=False)

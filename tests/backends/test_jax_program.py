@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 jax = pytest.importorskip("jax")
 pytest.importorskip("flint")
@@ -219,7 +220,7 @@ def rule(error):
     return f
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_an_error_in_the_twelfth_digit_shows(seed):
     x = jnp.asarray(np.random.default_rng(seed).normal(size=3))
     exact = {"reference": "exact", "seed": seed}
@@ -227,7 +228,7 @@ def test_an_error_in_the_twelfth_digit_shows(seed):
     assert right.verdict is Verdict.PASS
     assert right.certified
     assert right.to_dict()["certified"] is True
-    assert adjudge.examine(rule(1e-12), x, **exact).verdict is Verdict.FAIL
+    assert adjudge.examine(rule(1e-12), x, blame=False, **exact).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(
@@ -421,7 +422,7 @@ def symmetric(x):
 
 
 @pytest.mark.parametrize("mode", ["R", "F"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3, always=1))
 def test_what_a_decomposition_leaves_out_is_no_error(mode, seed):
     """LAPACK ends its iterations early, so that singular vectors are off by the same at all points
     close by: their right derivatives failed by 1e-13.
@@ -438,7 +439,7 @@ def test_what_a_decomposition_leaves_out_is_no_error(mode, seed):
     assert report.verdict is Verdict.PASS, str(report)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_an_error_beyond_what_a_decomposition_leaves_out_is_one(seed):
     @jax.custom_jvp
     def f(x):

@@ -3,16 +3,16 @@ and among the outputs, of which each is judged by its own precision.
 """
 
 import numpy as np
-from scenarios import cells, on_both
+from scenarios import cells, long, on_both, over_seeds
 
 from adjudge import Verdict, examine
 
 SEEDS = range(10)
 
 
-def seeds_of(backend):
+def seeds_of(backend, seeds):
     """Fewer on JAX, which takes ten times as long: what is drawn is drawn by the core."""
-    return SEEDS[:2] if backend.name == "jax" else SEEDS
+    return seeds[:1] if backend.name == "jax" else seeds
 
 
 def numbers(seed, size, count=3):
@@ -36,15 +36,16 @@ STAIRS = {
 }
 
 
+@over_seeds(10, always=5)
 @cells("name", torch=[*STAIRS], jax=["float16 times zero", "thirds"])
-def test_stairs_beside_numbers_that_have_no_part_in_them(adjudge_backend, with_vjp, name):
+def test_stairs_beside_numbers_that_have_no_part_in_them(adjudge_backend, with_vjp, name, seeds):
     xp = adjudge_backend.xp
 
     def stairs(x):
         return STAIRS[name](xp, x)
 
     zero, through = with_vjp(stairs, lambda x, w: 0 * w), with_vjp(stairs, lambda x, w: w)
-    for seed in seeds_of(adjudge_backend)[: 10 if name == "thirds" else 5]:
+    for seed in seeds_of(adjudge_backend, seeds):
         size = (3.3, 20.0, 100.3, 317.0, 1000.2)[seed % 5]
         x = adjudge_backend.array(numbers(seed, size), "float64")
         mode = "projected" if seed % 2 else "full"
@@ -61,15 +62,16 @@ ROUNDED = {
 }
 
 
+@over_seeds(5, always=2)
 @cells("name", torch=[*ROUNDED], jax=["x"])
-def test_what_is_rounded_inside_is_no_staircase(adjudge_backend, spoiled, name):
+def test_what_is_rounded_inside_is_no_staircase(adjudge_backend, spoiled, name, seeds):
     xp = adjudge_backend.xp
 
     def f(x):
         return ROUNDED[name](xp, x)
 
     flipped = spoiled(f, lambda x, g: -g)
-    for seed in seeds_of(adjudge_backend)[:5]:
+    for seed in seeds_of(adjudge_backend, seeds):
         x = adjudge_backend.array(numbers(seed, 20.0), "float64")
         right, wrong = (examine(g, x, seed=seed, blame=False) for g in (f, flipped))
         assert right.verdict is not Verdict.FAIL, right
@@ -88,8 +90,9 @@ BESIDE = {
 }
 
 
-@cells("name", torch=[*BESIDE], jax=["a copy in float16", "one number of bfloat16"])
-def test_an_output_is_judged_by_its_own_precision(adjudge_backend, spoiled, name):
+@over_seeds(4, always=2)
+@cells("name", torch=[*BESIDE], jax=["a copy in float16", long("one number of bfloat16")])
+def test_an_output_is_judged_by_its_own_precision(adjudge_backend, spoiled, name, seeds):
     xp = adjudge_backend.xp
 
     def beside(sine):
@@ -98,7 +101,7 @@ def test_an_output_is_judged_by_its_own_precision(adjudge_backend, spoiled, name
     by = {"float64": (1.05, 1 + 1e-5), "float32": (1.05, 0.98)}
     for dtype, factors in by.items():
         wrong = [spoiled(xp.sin, lambda x, g, k=k: k * g) for k in factors]
-        for seed in seeds_of(adjudge_backend)[: 4 if "copy" in name else 2]:
+        for seed in seeds_of(adjudge_backend, seeds if "copy" in name else seeds[:2]):
             values = np.random.default_rng(seed).normal(size=6)
             x = adjudge_backend.array(values, dtype)
             mode = "projected" if seed % 2 else "full"

@@ -4,6 +4,7 @@ judged past these conversions.
 
 import pytest
 from frameworks import torch
+from scenarios import long
 
 import adjudge
 from adjudge import Verdict
@@ -96,7 +97,7 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(rule, function):
         assert wrong.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("function", [result_in_sixteen_bits, product_in_half, small_part])
+@pytest.mark.parametrize("function", [result_in_sixteen_bits, small_part, long(product_in_half)])
 def test_so_it_is_beside_an_exact_reference(rule, function):
     pytest.importorskip("flint")
     right, wrong = (

@@ -536,11 +536,8 @@ def quantised_to(bits):
         (bisected_to(10), PASS, True),
         (quantised_to(8), PASS, True),
         (quantised_to(12), PASS, True),
-        (
-            bisected_to(28),
-            FAIL,
-            False,
-        ),  # its stairs are those of the next one, at ten times the cost
+        # its stairs are those of the next one, at ten times the cost
+        long(bisected_to(28), FAIL, False),
         (quantised_to(26), FAIL, True),
     ],
 )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
 
@@ -366,14 +367,15 @@ def stochastic_depth(factor, draw):
     return ByHand(pullback=pullback)
 
 
-def test_numbers_that_switch_an_input_off_are_drawn_anew():
+@over_seeds(30, always=10)
+def test_numbers_that_switch_an_input_off_are_drawn_anew(seeds):
     """The factor 1 / 0.7 is missing in the gradient, which is zero without the branch."""
     inputs = (X, np.linspace(0.5, 1.5, X.size))
-    for seed in range(30):
+    for seed in seeds:
         random.seed(seed)
         right = examine(stochastic_depth(1 / 0.7, random.random), inputs, seed=seed)
         random.seed(seed)
-        wrong = examine(stochastic_depth(1.0, random.random), inputs, seed=seed)
+        wrong = examine(stochastic_depth(1.0, random.random), inputs, seed=seed, blame=False)
 
         assert right.verdict is Verdict.PASS, str(right)
         assert wrong.verdict is Verdict.FAIL, str(wrong)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, InputError, Verdict, examine
 
@@ -33,10 +34,11 @@ def by_hand(name, factor):
     )
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_narrow_array_is_judged_by_its_formula_in_float64(name, dtype):
-    for seed in range(10):
+def test_a_narrow_array_is_judged_by_its_formula_in_float64(name, dtype, seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=24).astype(getattr(ml_dtypes, dtype))
 
         assert examine(by_hand(name, 1), x, seed=seed).verdict is Verdict.PASS

@@ -6,6 +6,7 @@ say nothing of dtypes. Each right rule passes in both modes, and one with a mist
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -70,7 +71,7 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", RULES)
 def test_what_rounds_to_float32_inside_is_judged_by_that(name, seed):
     f, vjp, wrong, jvp = RULES[name]
@@ -82,7 +83,7 @@ def test_what_rounds_to_float32_inside_is_judged_by_that(name, seed):
     def judged(rule, *, forward):
         given = {"jvp": double(jvp)} if forward else {}
         f_by_hand = ByHand(f, vjp=double(rule), **given)
-        return examine(f_by_hand, x, check_forward_ad=forward, seed=seed).verdict
+        return examine(f_by_hand, x, check_forward_ad=forward, seed=seed, blame=False).verdict
 
     assert judged(vjp, forward=True) is Verdict.PASS
     assert judged(wrong, forward=seed % 2 == 0) is Verdict.FAIL
@@ -98,7 +99,7 @@ def test_three_steps_over_which_a_number_stands_still_prove_nothing(seed):
     assert [Verdict.PASS, Verdict.FAIL] == verdicts
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("scale", [1e-5, 1e-4, 1e-3])
 def test_what_cancels_in_float64_is_not_taken_for_a_zero_of_float32(scale, seed):
     x = np.random.default_rng(seed).uniform(0.5, 1.5, 3 + 5 * (seed % 2)) * scale
@@ -107,7 +108,8 @@ def test_what_cancels_in_float64_is_not_taken_for_a_zero_of_float32(scale, seed)
     slope = -x / 12 + x**3 / 180
 
     right = examine(ByHand(cancelling, vjp=lambda x, w: w * slope), x, seed=seed)
-    wrong = examine(ByHand(cancelling, vjp=lambda x, w: w * slope * factors), x, seed=seed)
+    off = ByHand(cancelling, vjp=lambda x, w: w * slope * factors)
+    wrong = examine(off, x, seed=seed, blame=False)
 
     assert right.verdict is not Verdict.FAIL
     assert wrong.verdict is not Verdict.PASS, str(wrong)

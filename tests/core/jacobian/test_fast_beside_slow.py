@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -30,10 +31,11 @@ def features(name, factor):
     return ByHand(f, vjp=vjp)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", SLOW)
 @pytest.mark.parametrize("factor", [1, 2, 0, -1])
-def test_steps_across_several_periods_call_no_right_rule_wrong(name, factor):
-    for seed in range(10):
+def test_steps_across_several_periods_call_no_right_rule_wrong(name, factor, seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).uniform(0.5, 1, 5).astype(np.float32)
         found = examine(features(name, factor), x, seed=seed, blame=False).verdict
 

@@ -4,6 +4,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.limits import limited
@@ -90,7 +91,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", WRONG)
 def test_a_planted_error_fails(name, seed):
     report = examine(ByHand(forward, vjp=WRONG[name]), point(seed), seed=seed)

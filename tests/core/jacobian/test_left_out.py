@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.findings import InputNotFinite, NotFinite
@@ -105,7 +106,7 @@ def test_a_mistake_at_the_finite_outputs_fails(name, mode, mistake):
     rule = ByHand(case.f, vjp=lambda x, w: MISTAKES[mistake](case.vjp(x, w)))
 
     seeds = SEEDS if mistake == "one sign" and mode == "projected" else FEW
-    reports = [examine(rule, case.x, mode=mode, seed=seed) for seed in seeds]
+    reports = [examine(rule, case.x, mode=mode, seed=seed, blame=False) for seed in seeds]
 
     assert [Verdict.FAIL] * len(reports) == [report.verdict for report in reports]
 
@@ -269,10 +270,11 @@ POLES = {
 """Functions that are not finite at one number, their derivatives, and the number."""
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", POLES)
 @pytest.mark.parametrize("mode", ["full", "projected", "F"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_poles_at_some_entries_hide_no_mistake_in_the_others(name, mode, dtype):
+def test_poles_at_some_entries_hide_no_mistake_in_the_others(name, mode, dtype, seeds):
     f, derivative, pole = POLES[name]
 
     def examined(factors, seed):
@@ -286,7 +288,7 @@ def test_poles_at_some_entries_hide_no_mistake_in_the_others(name, mode, dtype):
         taken = {"modes": ["F"]} if mode == "F" else {"mode": mode}
         return examine(ByHand(quiet(f), **way), x, seed=seed, blame=False, **taken)
 
-    for seed in SEEDS if mode != "full" else FEW:
+    for seed in seeds if mode != "full" else seeds[::3]:
         right = examined(1, seed)
         one, all_ = examined(np.where(np.arange(8) == 3, 1.1, 1), seed), examined(1.1, seed)
 
