@@ -57,8 +57,11 @@ def verdicts(f, x, seeds, **options):
 @over_seeds(10)
 @cells(
     ("name", "dtype"),
-    torch=[(name, dtype) for name in ("silu", "softmax") for dtype in NARROW],
-    jax=[("silu", "float32"), ("softmax", "bfloat16")],
+    torch=[
+        *(("silu", "float32"), ("softmax", "float16"), ("silu", "bfloat16")),
+        *(long("softmax", "float32"), long("silu", "float16"), long("softmax", "bfloat16")),
+    ],
+    jax=[("silu", "float32"), long("softmax", "bfloat16")],
 )
 def test_a_rule_that_computes_in_float32_is_right_for_no_more_digits(
     adjudge_backend, with_vjp, name, dtype, seeds
@@ -74,7 +77,12 @@ def test_a_rule_that_computes_in_float32_is_right_for_no_more_digits(
 @over_seeds(10)
 @cells(
     ("name", "narrow", "inside"),
-    torch=product(["silu", "softmax"], ["bfloat16", "float16"], [False, True]),
+    torch=[
+        *(("silu", "bfloat16", False), ("silu", "float16", True)),
+        *(("softmax", "float16", False), ("softmax", "bfloat16", True)),
+        *(long("silu", "bfloat16", True), long("silu", "float16", False)),
+        *(long("softmax", "float16", True), long("softmax", "bfloat16", False)),
+    ],
     jax=[("silu", "bfloat16", False), long("softmax", "float16", True)],
 )
 def test_a_rule_that_rounds_to_sixteen_bits_is_wrong_in_float32(
@@ -160,7 +168,8 @@ CONSTANTS = {
 @cells(
     ("name", "dtype", "options"),
     torch=[
-        *product(CONSTANTS, NARROW, [{}]),
+        *product(CONSTANTS, ["float32", "bfloat16"], [{}]),
+        *(long(name, "float16", {}) for name in CONSTANTS),
         *product(CONSTANTS, ["float32"], [{"modes": ["R"]}]),
     ],
 )
