@@ -1025,7 +1025,7 @@ class Table:
             return []
         return [self._of_outputs(item, trial, outputs)]
 
-    def _excused(self, trial: Trial) -> Vector:
+    def _excused(self, trial: Trial) -> NDArray[np.bool_]:
         """Returns, by output leaf, whether a kink excuses the sum of its entries."""
         excused = np.zeros(len(self.base.Y.leaves), bool)
         for _, comparison, kind in trial.compared:
