@@ -1016,6 +1016,8 @@ class Table:
         slopes = found.estimate.slopes
         if slopes is None or item.depth == SEPARATIONS or columns.base.alone or self._failed:
             return []
+        if columns.base.coarsest_eps > COARSE_EPS:
+            return []  # there a step crosses kinks beside x, which are not seen as such
         outputs = ~slopes.bent[: self.base.Y.size]
         for part, here in zip(self.base.Y.slices, self._excused(trial), strict=True):
             outputs[part] &= here
