@@ -613,15 +613,15 @@ class _Case:
             return
         pushforwards = Pushforwards(self.identities, forward)
         findings, budget, settings = self.found.findings, table.budget, self.settings
-        if not self._told_nonlinear("F"):
-            if self.problem.modes_taken and budget.allows(2):
-                findings += pushforwards.at_multiples()
-            if budget.allows(pushforwards.undefined_work):
-                findings += pushforwards.together()
-        if settings.check_undefined_grad and budget.affords(
-            Task.UNDEFINED_TANGENTS, pushforwards.undefined_work
-        ):
-            findings += pushforwards.undefined()
+        told, work = self._told_nonlinear("F"), pushforwards.work_alone
+        if self.problem.modes_taken and not told and budget.allows(2):
+            findings += pushforwards.at_multiples()
+        undefined = settings.check_undefined_grad and budget.affords(
+            Task.UNDEFINED_TANGENTS, 2 * work
+        )
+        if undefined or budget.allows(work):
+            found = pushforwards.leaf_by_leaf(undefined=undefined)
+            findings += [one for one in found if not (told and one.status is Status.NONLINEAR)]
         if settings.thorough and budget.allows(8):
             self.found.beyond.add(Beyond.LINEARITY)
             findings += pushforwards.additive()

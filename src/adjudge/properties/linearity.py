@@ -1127,49 +1127,53 @@ class Pushforwards:
 
         yield from self.rule.follows(one, scaled_back)
 
-    @cached_property
-    def alone(self) -> list[tuple[Sequence[int], Vector, Vector]]:
-        """Leaves that are probed together, their part of the tangent, and its image."""
-        X, v = self.checks.problem.X, self._tangent
-        parts = [(leaves, restricted(X, v, *leaves)) for leaves in parts_of(X)]
-        return [(leaves, part, self.rule.apply(part)) for leaves, part in parts]
+    @property
+    def work_alone(self) -> int:
+        """The jvps that `leaf_by_leaf` takes, and as many more where tangents are undefined."""
+        return len(parts_of(self.checks.problem.X))
 
-    def together(self) -> Iterator[Finding]:
-        """Compares the image of a tangent of all leaves with the sum of those of its leaves.
+    def leaf_by_leaf(self, *, undefined: bool) -> Iterator[Finding]:
+        """Compares `J v` with the sum of the images of its leaves, and each of these with what
+        undefined tangents in all other leaves give, where that is asked for.
 
         Differences are made of one leaf at a time, where there are few, and in life all leaves
         move: a rule that looks at the tangents of others only where the first one is zero is right
         for each by itself.
         """
-        if not self.alone:
+        checks, rule, X, v = self.checks, self.rule, self.checks.problem.X, self._tangent
+        parts = parts_of(X)
+        if not parts:
             return
-        whole, (_, one) = self._tangent, self.checks.images[self.rule.mode]
-        images = np.array([image for _, _, image in self.alone])
-        pair, size = (one, images.sum(axis=0)), np.abs(images).sum(axis=0)
-        found = list(self.rule.sums(pair, size))
-        for _, part, _ in self.alone if found else ():
-            if self.rule.persists(part, whole, whole - part):
+        _, one = checks.images[rule.mode]
+        total, size = np.zeros(one.size), np.zeros(one.size)
+        for leaves in parts:
+            part = restricted(X, v, *leaves)
+            zeros = rule.apply(part)
+            total += zeros
+            size += np.abs(zeros)
+            if undefined:
+                yield from self._undefined(leaves, part, zeros)
+        found = list(rule.sums((one, total), size))
+        for leaves in parts if found else ():
+            part = restricted(X, v, *leaves)
+            if rule.persists(part, v, v - part):
                 yield from found
                 return
 
-    @property
-    def undefined_work(self) -> int:
-        """The jvps that `undefined` takes once those of the leaves alone are at hand."""
-        return len(parts_of(self.checks.problem.X))
-
-    def undefined(self) -> Iterator[Finding]:
-        """Compares `J v` with undefined tangents in some leaves with `J v` with zeros there."""
-        checks, X = self.checks, self.checks.problem.X
-        for leaves, part, zeros in self.alone:
-            with Catching(AdjudgeError) as caught:
-                without = self.forward.column(checks.base, part, leaves)[1]
-            if caught.error is not None:
-                others = X.names([j for j in range(len(X.leaves)) if j not in leaves])
-                yield self.rule.raised_undefined(others, caught.error)
-                continue
-            differ = partial(UndefinedNotZeros, leaf=X.names(leaves))
-            both, remedy = (without, zeros), Remedy.ACCEPT_UNDEFINED
-            yield from self.rule.equal(Status.UNDEFINED, both, differ, remedy)
+    def _undefined(self, leaves: Sequence[int], part: Vector, zeros: Vector) -> Iterator[Finding]:
+        """Compares the image of a tangent of these leaves beside undefined ones with that beside
+        zeros.
+        """
+        X = self.checks.problem.X
+        with Catching(AdjudgeError) as caught:
+            without = self.forward.column(self.checks.base, part, leaves)[1]
+        if caught.error is not None:
+            others = X.names([j for j in range(len(X.leaves)) if j not in leaves])
+            yield self.rule.raised_undefined(others, caught.error)
+            return
+        differ = partial(UndefinedNotZeros, leaf=X.names(leaves))
+        both, remedy = (without, zeros), Remedy.ACCEPT_UNDEFINED
+        yield from self.rule.equal(Status.UNDEFINED, both, differ, remedy)
 
     def batched(self) -> Iterator[Finding]:
         """Compares the jvp under `vmap` with the loop over two tangents, input by input."""
