@@ -1033,7 +1033,7 @@ class Table:
         for _, comparison, kind in trial.compared:
             if kind == "rows" and not self.probes.full:
                 kinks = decide(comparison, trial.columns.slopes(trial.column, kind)).kinks
-                excused[: kinks.size] |= kinks & ~comparison.agrees
+                excused[: kinks.size] |= kinks
         return excused
 
     def _resolved_outputs(self, item: Item, trial: Trial) -> list[Item]:

@@ -731,6 +731,11 @@ KINKED = {
         lambda x, w: w * ((x > 0) * np.sin(x + 1) + rectified(x) * np.cos(x + 1)),
         ZEROS,
     ),
+    "a clip at its end beside a cube": (
+        lambda x: np.concatenate([np.clip(x, 0, 3), x**3]),
+        lambda x, w: w[: x.size] * ((x > 0) & (x < 3)) + w[x.size :] * 3 * x**2,
+        ZEROS,
+    ),
     "sizes and signs": (
         lambda x: np.stack([1e-6 * np.abs(x), x**2]),
         lambda x, w: w[0] * 1e-6 * np.sign(x) + w[1] * 2 * x,
