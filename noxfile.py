@@ -120,7 +120,7 @@ def cross(session: nox.Session) -> None:
 
 @nox.session(python=PYTHON, default=False)
 def long(session: nox.Session) -> None:
-    """Runs the seeds, dtypes and sizes that no other session does; takes a quarter of an hour."""
+    """Runs the seeds, dtypes and sizes that no other session does; takes ten minutes."""
     install(session, *ENGINES, "test")
     run_tests(session, *ENGINES, arguments=("--long", "-m", "long"))
 
