@@ -1922,18 +1922,20 @@ def allow_automatic_rounding(
     if not tried:
         return one
     around = _automatic_nearby(columns, kind, tried, found)
-    finite = np.isfinite(around)
-    changes = np.abs(np.array(around) - comparison.automatic[tried])
-    change = np.max(np.where(np.isfinite(changes), changes, 0.0), axis=0)
+
+    def largest_change(beside: list[Vector]) -> Vector:
+        changes = np.abs(np.array(beside) - comparison.automatic[tried])
+        return np.asarray(np.max(changes, axis=0, initial=0.0, where=np.isfinite(changes)))
+
+    finite, change = np.isfinite(around), largest_change(around)
     reference, allowed = comparison.reference[tried], comparison.allowed[tried]
     # Where the derivative is not finite next to x, that is no rounding either.
     right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
     off = comparison.difference[tried]
     few = (NEIGHBOUR_FACTOR * change < off - allowed) & (change >= NOISY_PART * off)
     for number in range(1, NOISY_DRAWS) if np.any(few) else ():
-        more = np.array(_automatic_nearby(columns, kind, tried, found, number))
-        changes = np.abs(more - comparison.automatic[tried])
-        change = np.fmax(change, np.max(changes, axis=0, initial=0.0, where=np.isfinite(changes)))
+        more = _automatic_nearby(columns, kind, tried, found, number)
+        change = np.fmax(change, largest_change(more))
     doubted = off > np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
     alone, unlike = right & doubted, change >= UNLIKE_ROUNDING * off
     change = np.where(alone, 0.0, change)

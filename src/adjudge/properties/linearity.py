@@ -270,8 +270,7 @@ class LinearRule:
         again is right or wrong by the one w that was drawn, and a loss has a single number for it.
         """
         checks, problem = self.checks, self.checks.problem
-        w = problem.origin[problem.X.slices[problem.primal_inputs].start :]
-        large = self._factor(w, first)
+        large = self._factor(problem.origin[directions(problem)], first)
         factors = [-large, -SMALL_PROBES] if self.may_be_small(first) else [-large]
         for factor in factors:
             image = value_or_error(partial(scaled_back, factor))
@@ -821,9 +820,8 @@ class Pullbacks:
 
         def scaled_back(factor: float) -> Vector:
             point, scale = problem.origin.copy(), np.full(one.size, factor)
-            for part in problem.X.slices[problem.primal_inputs :]:
-                point[part] *= factor
-                scale[part] = 1.0
+            point[directions(problem)] *= factor
+            scale[directions(problem)] = 1.0
             return np.asarray(self.rule.take_at(problem, point, self.cotangent) / scale)
 
         yield from self.rule.follows(one, scaled_back)
@@ -1120,9 +1118,8 @@ class Pushforwards:
 
         def scaled_back(factor: float) -> Vector:
             point, tangent = problem.origin.copy(), v.copy()
-            for part in problem.X.slices[problem.primal_inputs :]:
-                point[part] *= factor
-                tangent[part] *= factor
+            for moved in (point, tangent):
+                moved[directions(problem)] *= factor
             return self.rule.take_at(problem, point, tangent) / factor
 
         yield from self.rule.follows(one, scaled_back)
@@ -1206,6 +1203,13 @@ class Pushforwards:
         with Catching() as caught, running(Source.DERIVATIVE):
             rows = self.rule.rows_under_vmap(lambda v: self.forward.push((*v, *rest), x)[0], pair)
         return caught.error is None and not all(map(self.checks.same_value, rows))
+
+
+def directions(problem: Problem) -> slice:
+    """Returns the coordinates of w where f is a derivative `(x, w) -> J*(x) w` or `J(x) w`: they
+    follow those of x.
+    """
+    return slice(problem.X.slices[problem.primal_inputs].start, None)
 
 
 def parts_of(X: Space, few: int = FEW_LEAVES) -> list[Sequence[int]]:
