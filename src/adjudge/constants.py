@@ -351,6 +351,10 @@ NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
 larger change is allowed. The value is ours and has no derivation."""
+LEAST_PART = 1 / 2
+"""Where the terms of a rule are linear in its probe and hardly depend on x, their rounding is the
+same at all points beside x, and would count as an error. Of a random part of the probe it is
+another one. This is the least part. The value is ours."""
 NOISY_PART = 2.0**-6
 """A rule that divides rounding by nearly zero, as a divided difference does next to a tie, is off
 by noise, of which two points beside x may show a small part. Where they move an automatic number by

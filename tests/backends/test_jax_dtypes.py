@@ -108,6 +108,17 @@ def test_a_float32_network_passes(jax, jnp):
     assert report.verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("of", ["loss", "entries"])
+def test_a_small_gradient_is_not_asked_about_cotangents_for_which_it_underflows(jnp, of):
+    """XLA sets what is smaller than the numbers with all digits to zero."""
+
+    def f(x):
+        return jnp.sum(1e-34 * jnp.sin(x)) if of == "loss" else 1e-34 * jnp.sin(x)
+
+    for seed in range(3):
+        assert examine(f, (jnp.asarray(VALUES),), seed=seed, blame=False).verdict is Verdict.PASS
+
+
 def test_leaves_of_two_precisions_are_checked_together(jnp, scaled_sin, x):
     single = jnp.asarray(VALUES)
 

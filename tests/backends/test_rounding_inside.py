@@ -7,7 +7,7 @@ import pytest
 from frameworks import jax, jnp, torch
 from scenarios import cells, over_seeds, seeds
 
-from adjudge import Verdict, examine, gradgradcheck
+from adjudge import Status, Verdict, examine, gradgradcheck
 from adjudge.engine import backend_named
 from adjudge.estimate import Differences, may_round_inside, noise_inside
 from adjudge.problem import Tangent, first_order, observe, read_arguments
@@ -239,6 +239,51 @@ def test_second_derivatives_in_single_precision_are_judged_under_transforms(f):
     report = examine(f, (x,), order=2, seed=0, blame=False)
 
     assert report.verdict is Verdict.PASS
+
+
+def clipped(bound):
+    """Returns the identity, whose gradient is clipped."""
+
+    class Clipped(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, w):
+            return w.clamp(-bound, bound)
+
+    return Clipped.apply
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("modes", [["R"], ["RR"], ["FR"]])
+def test_a_rule_in_single_precision_may_lose_digits_by_the_size_of_its_cotangent(modes):
+    """The vjp of a matrix exponential is a block of the exponential of a larger matrix, whose
+    rounding is that of the cotangent.
+    """
+    for seed in range(3):
+        x = torch.tensor(normal(seed, 3, 3), dtype=torch.float64)
+
+        right = examine(lambda x: x.float().matrix_exp().double(), x, modes=modes, seed=seed)
+
+        assert right.verdict is Verdict.PASS
+        assert Status.INACCURATE in {finding.status for finding in right.findings}
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("bound", [10.0, 1e4, 5e5])
+def test_a_gradient_that_is_clipped_beside_such_a_rule_fails(bound):
+    cut = clipped(bound)
+
+    def f(x):
+        return cut(x.float().matrix_exp().double())
+
+    for seed in range(3):
+        x = torch.tensor(normal(seed, 3, 3), dtype=torch.float64)
+        wrong = examine(f, x, modes=["R"], seed=seed)
+
+        assert wrong.verdict is Verdict.FAIL
 
 
 @pytest.mark.backend("torch")

@@ -290,6 +290,36 @@ def test_the_derivative_of_a_jvp_follows_its_tangent(rule, name, of):
         assert report.modes["RF"].name == ("PASS" if name == "as it is" else "FAIL")
 
 
+IN_HALF = {
+    "as it is": (lambda w: w, "PASS"),
+    "clipped at three": (lambda w: w.clamp(-3, 3), "FAIL"),
+    "without its sign": (lambda w: w.abs(), "FAIL"),
+}
+
+
+@pytest.mark.parametrize("name", IN_HALF)
+def test_a_second_derivative_in_float16_follows_multiples_for_which_that_has_room(rule, name):
+    """A million times the cotangent overflows in float16, and says nothing of a right rule."""
+    made, verdict = IN_HALF[name]
+
+    def half(f, *of):
+        return f(*(one.half() for one in of)).double()
+
+    pull = rule(
+        lambda x, w: half(lambda x, w: w * x.cos(), x, w),
+        lambda x, w, u: (
+            half(lambda x, w, u: -w * x.sin() * u, x, made(w), u),
+            half(lambda x, u: u * x.cos(), x, u),
+        ),
+    )
+    sine = rule(lambda x: half(torch.sin, x), lambda x, w: pull(x, w))
+    x = torch.tensor([0.3, 1.2, -0.4], dtype=torch.float64)
+
+    for seed in range(10):
+        report = adjudge.examine(sine, (x,), modes=["RR"], seed=seed, blame=False)
+        assert report.verdict.name == verdict
+
+
 def test_a_function_without_a_jvp_is_told_to_have_one(rule):
     x = torch.tensor([0.3, 1.2], dtype=torch.float64)
     report = adjudge.examine(rule(lambda x: x.sin(), lambda x, w: w * x.cos()), (x,), modes=["FR"])

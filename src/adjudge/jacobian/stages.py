@@ -47,6 +47,7 @@ from adjudge.constants import (
     KINKED_PART,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
+    LEAST_PART,
     LONGEST_STEP,
     LOUD_UNITS,
     MEAN_PART,
@@ -1431,11 +1432,11 @@ class AutomaticRounding(Stage):
     rounding.
 
     A derivative that is right in formula and ill-conditioned changes by as much, and would fail
-    without this. Where f is loud, and that is not enough, its scatter farther off counts as well
-    (`scatter`). Among many failing rows only some are tried, and the one that changes least stands
+    without this. So does what changes for a part of the probe alone, and where f is loud, and that
+    is not enough, the scatter farther off (`scatter`). Among many failing rows only some are tried, and the one that changes least stands
     for the rest. A value that is far off at x, and right at all points tried around it, is wrong at
-    x alone and is allowed nothing. Costs two evaluations of the derivative for each row that is
-    tried, or eight. Ours, in the spirit of stochastic arithmetic.
+    x alone and is allowed nothing. Costs three evaluations of the derivative for each row that is
+    tried, or up to thirteen. Ours, in the spirit of stochastic arithmetic.
     """
 
     name = "rounding of the derivative"
@@ -1936,6 +1937,8 @@ def allow_automatic_rounding(
     for number in range(1, NOISY_DRAWS) if np.any(few) else ():
         more = _automatic_nearby(columns, kind, tried, found, number)
         change = np.fmax(change, largest_change(more))
+    if kind != "first" and np.any(NEIGHBOUR_FACTOR * change < off - allowed):
+        change = np.fmax(change, _change_of_parts(columns, comparison, kind, tried, found))
     doubted = off > np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
     alone, unlike = right & doubted, change >= UNLIKE_ROUNDING * off
     change = np.where(alone, 0.0, change)
@@ -2417,6 +2420,36 @@ def _automatic_nearby(
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
 
 
+def _change_of_parts(
+    columns: Columns, comparison: Comparison, kind: RowKind, rows: list[int], found: Column
+) -> Vector:
+    """Returns how far the automatic values of these rows, taken of random parts of the probe, are
+    from those parts of the values.
+
+    Where the terms of a rule that cancel hardly depend on x, their rounding is the same at all
+    points beside x, and another one for a part of the probe. Of half the probe it is exactly half:
+    where that is not half of the value, the rule is not linear, which is no rounding. Costs one
+    evaluation of the derivative, and four more where that one differs. Ours.
+    """
+    none, eps = np.zeros(len(rows)), comparison.tolerance.eps
+    if eps > COARSE_EPS:
+        return none  # a part of a probe has more digits than sixteen bits hold
+    random = generator(columns.probes.seed, Stream.PARTS_OF_PROBES)
+    here, off = comparison.automatic[rows], comparison.difference[rows]
+
+    def change(part: float) -> Vector:
+        values = _automatic_at(columns, None, kind, rows, found, part=part)
+        return np.nan_to_num(np.abs(values - here), nan=np.inf)
+
+    changes = change(random.uniform(LEAST_PART, 1))
+    if not np.any(changes >= NOISY_PART**2 * off):
+        return none
+    linear = change(1 / 2) < NOISY_PART * off
+    for _ in range(1, NOISY_DRAWS):
+        changes = np.fmax(changes, change(random.uniform(LEAST_PART, 1)))
+    return np.where(linear, changes, 0.0)
+
+
 def _points_nearby(columns: Columns, found: Column, number: int = 0) -> Iterator[Vector]:
     """Yields two points at which the leaves of the column are moved by a unit of rounding, another
     pair for each number.
@@ -2427,34 +2460,37 @@ def _points_nearby(columns: Columns, found: Column, number: int = 0) -> Iterator
 
 def _automatic_at(
     columns: Columns,
-    place: Vector | Problem,
+    place: Vector | Problem | None,
     kind: RowKind,
     rows: list[int],
     found: Column,
     random: np.random.Generator | None = None,
+    part: float = 1.0,
 ) -> Vector:
     """Returns the automatic values of these rows at another point of X, or at the x of another
-    problem, for the same probes, or with `random` for those that are `perturbed`.
+    problem, or at x, for the same probes, or with `random` for those that are `perturbed`. They
+    are taken of this part of the probe.
     """
     base, v = columns.base.of or columns.base, found.vector
     if isinstance(place, Problem):
         problem, point = place, place.origin
     else:
-        problem, point = columns.problem, place
+        problem, point = columns.problem, columns.problem.origin if place is None else place
     width = base.Y.size
 
     def probe(vector: Vector) -> Vector:
-        return vector if random is None else perturbed(vector, random, RESIDUE_DISTANCES[-1])
+        vector = vector if random is None else perturbed(vector, random, RESIDUE_DISTANCES[-1])
+        return vector if part == 1 else part * vector
 
     if kind == "first":
         values = evaluate(problem, base, point, Purpose.ROUNDING)
         return np.array([values[:width] @ v[:width]])
     if kind == "each":
         forward = Forward(problem, point)
-        image = forward.column(base, probe(v))[1]
+        image = forward.column(base, probe(v))[1] / part
         return np.concatenate([columns.pushed(image, k) for k in rows])
-    reverse = columns.reverse_at(point, problem)
-    return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v for k in rows])
+    reverse = base.reverse if place is None else columns.reverse_at(point, problem)
+    return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v / part for k in rows])
 
 
 def worst_entries(comparison: Comparison, mask: NDArray[np.bool_]) -> list[int]:

@@ -872,7 +872,7 @@ class Table:
             self.examined.failed += self._failed > failed
         if outcome.pushed is not None and item.block.rows is not None and not item.depth:
             self._forward_against_reverse(whole)
-        alone = [*self._hidden_outputs(item, whole), *self._smooth_outputs(item, whole)]
+        alone = self._outputs_alone(item, whole)
         return [*self._too_small(item, outcome), *alone, *following]
 
     @property
@@ -988,53 +988,50 @@ class Table:
                 ]
         return next_
 
-    def _hidden_outputs(self, item: Item, trial: Trial) -> list[Item]:
-        """Returns the outputs that are to be compared once more by themselves, since an error in
-        them would not show beside the others.
+    def _outputs_alone(self, item: Item, trial: Trial) -> list[Item]:
+        """Returns the outputs that are to be compared once more by themselves: those in which an
+        error would not show beside the others, and those without a kink where a kink of others
+        excuses the sum of all.
         """
-        columns = trial.columns
-        if not columns.tolerance.automatic or item.depth == SEPARATIONS or columns.base.alone:
+        items: list[Item] = []
+        if item.depth == SEPARATIONS or trial.columns.base.alone or self._failed:
             return []
-        outputs = hidden_outputs(trial)
-        if outputs is None or self._failed or not self.budget.allows(self.budget.column):
-            return []
-        before = None
-        for _, comparison, kind in trial.compared:
+        for outputs, before in (self._hidden_outputs(item, trial), self._smooth_outputs(trial)):
+            if outputs is not None and self.budget.allows(self.budget.column):
+                items.append(self._of_outputs(replace(item, before=before), trial, outputs))
+        return items
+
+    def _hidden_outputs(
+        self, item: Item, trial: Trial
+    ) -> tuple[NDArray[np.bool_] | None, Vector | None]:
+        """Marks the outputs in which an error would not show beside the others, `None` where there
+        are none; and returns in times of its size what an error in each had to be to show.
+        """
+        columns, before = trial.columns, None
+        outputs = hidden_outputs(trial) if columns.tolerance.automatic else None
+        for _, comparison, kind in trial.compared if outputs is not None else ():
             if kind == "rows" and not item.depth:
                 sizes, bound = parts_of_outputs(columns, comparison, trial.column, kind)
                 before = bound / sizes
-        return [self._of_outputs(replace(item, before=before), trial, outputs)]
+        return outputs, before
 
-    def _smooth_outputs(self, item: Item, trial: Trial) -> list[Item]:
-        """Returns the outputs without a kink that are to be compared once more by themselves, since
-        a kink of others excuses the sum of all.
+    def _smooth_outputs(self, trial: Trial) -> tuple[NDArray[np.bool_] | None, None]:
+        """Marks the outputs without a kink, `None` where no kink of others excuses the sum of all.
 
         A kink excuses its own output. Beside a zero of x a rule that counts the zeros, or the ties,
         is wrong in all outputs and right at every point beside x, so that nothing else shows it.
         """
-        found, columns = trial.column, trial.columns
-        slopes = found.estimate.slopes
-        if slopes is None or item.depth == SEPARATIONS or columns.base.alone or self._failed:
-            return []
-        if columns.base.coarsest_eps > COARSE_EPS:
-            return []  # there a step crosses kinks beside x, which are not seen as such
-        outputs = ~slopes.bent[: self.base.Y.size]
-        for part, here in zip(self.base.Y.slices, self._excused(trial), strict=True):
-            outputs[part] &= here
-        if columns.base.uncompared is not None:
-            outputs &= ~columns.base.uncompared[: outputs.size]
-        if not outputs.any() or not self.budget.allows(self.budget.column):
-            return []
-        return [self._of_outputs(item, trial, outputs)]
-
-    def _excused(self, trial: Trial) -> NDArray[np.bool_]:
-        """Returns, by output leaf, whether a kink excuses the sum of its entries."""
-        excused = np.zeros(len(self.base.Y.leaves), bool)
-        for _, comparison, kind in trial.compared:
-            if kind == "rows" and not self.probes.full:
-                kinks = decide(comparison, trial.columns.slopes(trial.column, kind)).kinks
-                excused[: kinks.size] |= kinks
-        return excused
+        slopes = trial.column.estimate.slopes
+        # In 16 bits a step crosses kinks beside x, which are not seen as such.
+        if slopes is None or trial.columns.base.coarsest_eps > COARSE_EPS or self.probes.full:
+            return None, None
+        excused = any(
+            decide(comparison, trial.columns.slopes(trial.column, kind)).kinks.any()
+            for _, comparison, kind in trial.compared
+            if kind == "rows"
+        )
+        smooth = ~slopes.bent[: self.base.Y.size]
+        return smooth if excused and smooth.any() else None, None
 
     def _resolved_outputs(self, item: Item, trial: Trial) -> list[Item]:
         """Returns the hidden outputs that are to be compared again without those that turned out to

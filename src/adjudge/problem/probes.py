@@ -51,6 +51,8 @@ class Stream(IntEnum):
     """The points at which the derivative of a reference is looked at again."""
     ROUNDING_NEIGHBOURS = 14
     """The signs by which the entries of x move by a unit of rounding."""
+    PARTS_OF_PROBES = 15
+    """The parts of a probe that an automatic number is taken of beside x."""
     BATCHED_COTANGENT = 16
     """The first of two cotangents of a batch."""
     SECOND_BATCHED_COTANGENT = 17

@@ -219,7 +219,7 @@ class LinearRule:
         lost = np.isfinite(first) & ~np.isfinite(scaled)
         if not lost.any():
             return
-        eps = max(self.checks.tolerance.eps, narrowest_eps(self.checks.problem, self.checks.base))
+        eps = self.checks.eps_inside
         if eps > COARSE_EPS:
             return
         k, others = int(np.argmax(lost)), int(lost.sum()) - 1
@@ -254,7 +254,7 @@ class LinearRule:
         size = float(np.max(np.abs(first)))
         images = {k: scaled_back(-k) for k in SMALLER_PROBES} | {factor: scaled}
         for k, image in images.items():
-            units = largest_difference(image, first) / (self.checks.tolerance.eps * k * size)
+            units = largest_difference(image, first) / (self.checks.eps_inside * k * size)
             left = float(image @ first) / float(first @ first)
             if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
                 return findings
@@ -281,15 +281,13 @@ class LinearRule:
             if equal_entries(image, first):
                 continue
             found = self._unlike_at_multiple(first, image, factor)
-            if found and narrowest_eps(problem, checks.base) > COARSE_EPS:
+            if found and checks.eps_inside > COARSE_EPS:
                 # float16 inside has no room for such numbers, but it has for others of that sign
-                found = self._unlike_at_multiple(first, scaled_back(-2.0), -2.0)
+                narrow = -LARGE_PROBES_NARROW
+                found = self._unlike_at_multiple(first, scaled_back(narrow), narrow)
             elif factor == -large:
                 found = self._unless_rounded(found, first, image, large, scaled_back)
-            # What varies from run to run is told by itself.
-            if found and largest_difference(image, first) > RUNS_APART * largest_difference(
-                scaled_back(1.0), first
-            ):
+            if found:
                 yield from found
                 return
 
@@ -842,11 +840,10 @@ class Pullbacks:
         size = np.sum(np.abs([one, *terms]), axis=0)
         if not list(rule.sums((together, one + sum(terms)), size)):
             return
-        if images.size < 1:
-            eps = max(self.checks.tolerance.eps, narrowest_eps(self.checks.problem, base))
-            if eps > COARSE_EPS:  # small numbers underflow in float16
-                yield from self.additive_pair(one, self.as_in_life(one, small=False))
-                return
+        if images.size < 1 and self.checks.eps_inside > COARSE_EPS:
+            # small numbers underflow in float16
+            yield from self.additive_pair(one, self.as_in_life(one, small=False))
+            return
         laid = [*self._in_life(images.size)]
         plain = [reverse.row(base, w) / images.size for _, w in laid]
         for (layout, _), strided, other in zip(laid, of, plain, strict=True):

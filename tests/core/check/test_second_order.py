@@ -173,6 +173,33 @@ def test_a_second_derivative_follows_the_cotangent_of_the_first(name, of):
         assert [report.modes[modes[1]] for report in reports] == right
 
 
+IN_HALF = {
+    "clipped at three": (lambda w: np.clip(w, -3, 3), Verdict.FAIL),
+    "without its sign": (np.abs, Verdict.FAIL),
+    "as it is": (lambda w: w, Verdict.PASS),
+}
+
+
+@pytest.mark.parametrize("name", IN_HALF)
+def test_a_second_derivative_in_float16_follows_multiples_for_which_that_has_room(name):
+    """A million times the cotangent overflows in float16, and says nothing of a right rule."""
+    made, right = IN_HALF[name]
+
+    def half(f, *of):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.float64(f(*(one.astype(np.float16) for one in of)))
+
+    def back(x, w, u):
+        own = half(lambda x, w, u: -w * np.sin(x) * u, x, made(w), u)
+        return own, half(lambda x, u: u * np.cos(x), x, u)
+
+    vjp = ByHand(lambda x, w: half(lambda x, w: w * np.cos(x), x, w), vjp=back)
+    rule, x = ByHand(lambda x: half(np.sin, x), vjp=vjp), np.asarray([0.3, 1.2, -0.4])
+
+    found = [examine(rule, x, modes=["RR"], seed=seed, blame=False) for seed in range(10)]
+    assert [report.verdict for report in found] == [right] * 10
+
+
 def test_the_message_names_what_the_second_derivative_does_not_follow():
     def back(x, w, u):
         return -np.abs(w) * np.sin(x) * u, np.sum(u * np.cos(x))

@@ -212,3 +212,18 @@ def test_stairs_that_rounding_beside_1_makes_are_no_staircase(name, mode):
         right = ByHand(f, vjp=lambda x, w: w * slope(x))
 
         assert examine(right, x, mode=mode, seed=seed).verdict is not Verdict.FAIL, size
+
+
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("large", [1e8, 1e9, 1e10])
+def test_rounding_that_does_not_depend_on_x_is_no_error(large, mode):
+    """It is the same at all points beside x, and another one for a part of the probe."""
+    x = np.asarray([0.3, 1.2, -0.4, 2.0])
+
+    def vjp(x, w, error):
+        return (large * w + w * np.cos(x)) - large * w + error * w * np.cos(x)
+
+    for error, right in ((0.0, Verdict.PASS), (1e-3, Verdict.FAIL)):
+        rule = ByHand(np.sin, vjp=lambda x, w, error=error: vjp(x, w, error))
+        found = [examine(rule, x, mode=mode, seed=seed, blame=False) for seed in range(10)]
+        assert [report.verdict for report in found] == [right] * 10

@@ -74,6 +74,25 @@ def test_a_jvp_is_right_where_all_inputs_move(name, undefined):
         assert report.verdict is right
 
 
+@pytest.mark.parametrize("large", [1e8, 1e9, 1e10])
+def test_a_right_jvp_in_which_large_terms_cancel_passes(large):
+    """Its rounding is that of terms which do not depend on x, and so the same at all points beside
+    it; and its images of single inputs add up to that of all but for that rounding.
+    """
+
+    def push(x, a, dx, da):
+        whole = large * (dx + da) + dx * np.cos(x) * a + da * np.sin(x)
+        return whole - large * dx - large * da
+
+    def wrong(x, a, dx, da):
+        return push(x, a, dx, da) + 1e-2 * dx * (da != 0)
+
+    for rule, right in ((push, Verdict.PASS), (wrong, Verdict.FAIL)):
+        by_hand = ByHand(lambda x, a: a * np.sin(x), jvp=rule)
+        reports = [examine(by_hand, (X, X + 1), seed=seed, **FORWARD) for seed in range(10)]
+        assert [report.verdict for report in reports] == [right] * 10
+
+
 @pytest.mark.parametrize("mode", ["full", "projected"])
 def test_both_modes_pass_together(mode):
     rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x))
