@@ -12,7 +12,7 @@ from adjudge.errors import quiet_arithmetic
 
 
 @pytest.fixture(autouse=True)
-def seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+def numbered_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds that a test does not choose: another one a check, the same in every run."""
     numbers = itertools.count(1)
     monkeypatch.setattr("adjudge.check.options.fresh_seed", lambda: next(numbers))

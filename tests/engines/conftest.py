@@ -22,7 +22,7 @@ def on_gpu():
 
 
 @pytest.fixture(autouse=True)
-def seeds(monkeypatch):
+def numbered_seeds(monkeypatch):
     """Seeds that a test does not choose: another one a check, the same in every run."""
     numbers = itertools.count(1)
     monkeypatch.setattr("adjudge.check.options.fresh_seed", lambda: next(numbers))
