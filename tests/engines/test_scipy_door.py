@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 import adjudge
 from adjudge_scipy import check_grad
@@ -62,7 +63,7 @@ def test_the_number_is_that_of_scipy_but_for_rounding():
     assert isinstance(check_grad(func, grad, X), float)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("direction", ["all", "random"])
 def test_a_right_gradient_is_quiet_and_a_wrong_one_is_named(direction, seed):
     with warnings.catch_warnings():

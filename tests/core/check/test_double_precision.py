@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenarios import over_seeds
+from scenarios import over_seeds, seeds
 
 import adjudge
 from adjudge import ByHand, Status, Verdict, examine
@@ -45,7 +45,7 @@ def test_the_formula_is_judged_in_float64(dtype, mode, off, verdict):
     assert report.tolerance["rtol"] < 1e-7
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_agreement_at_x_is_not_asked_for_elsewhere_in_float32(seed):
     x = np.linspace(0.5, 2.0, 5, dtype=np.float32)
 
@@ -211,7 +211,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_values_on_steps_are_those_of_the_same_function(name, seed):
     rule, x = STEPS[name]
 
@@ -309,7 +309,7 @@ def test_numbers_of_the_caller_belong_to_the_dtype_at_hand(numbers):
         examine(rule, x, in_double=True, **numbers)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_what_calls_may_differ_by_matters_where_they_differ(seed):
     x = np.float32([0.5, 1.0, 1.5])
 

@@ -10,6 +10,7 @@ from multiprocessing import get_context
 import array_api_compat.numpy as namespace
 import numpy as np
 import pytest
+from scenarios import over_seeds
 from travelling import dies_elsewhere, one_entry_off, waves, waves_vjp
 
 from adjudge import ByHand, InputError, Status, Verdict, examine
@@ -40,10 +41,11 @@ def threads():
         yield executor
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("rule", [RIGHT, WRONG])
-def test_threads_give_the_numbers_of_one_evaluation_after_another(rule, mode, threads):
-    for seed in range(10):
+def test_threads_give_the_numbers_of_one_evaluation_after_another(rule, mode, threads, seeds):
+    for seed in seeds:
         here = examine(rule, X, mode=mode, seed=seed)
         there = examine(rule, X, mode=mode, seed=seed, executor=threads)
 

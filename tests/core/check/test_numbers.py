@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
 
@@ -30,7 +31,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_number_for_which_a_rule_gives_a_gradient_is_checked(number, seed):
     inputs = X, NUMBERS[number]
 

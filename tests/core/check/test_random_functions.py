@@ -101,9 +101,10 @@ def number_of(generator):
     return float(generator.random())
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("kind", own_generators(0))
-def test_generators_that_a_function_closes_over_are_put_back_too(kind):
-    for seed in SEEDS:
+def test_generators_that_a_function_closes_over_are_put_back_too(kind, seeds):
+    for seed in seeds:
         generator, draw = own_generators(seed)[kind]
         untouched, _ = own_generators(seed)[kind]
 
@@ -118,14 +119,15 @@ def test_generators_that_a_function_closes_over_are_put_back_too(kind):
         assert number_of(generator) == number_of(untouched)
 
 
-def test_a_generator_that_is_passed_as_an_input_is_put_back_too():
+@over_seeds(10)
+def test_a_generator_that_is_passed_as_an_input_is_put_back_too(seeds):
     def function(factor):
         return ByHand(
             lambda x, random: np.sin(x) * (noise := random.normal()) / noise * random.random(),
             vjp=lambda x, random, w: (factor * w * np.cos(x) * drawn, None),
         )
 
-    for seed in SEEDS:
+    for seed in seeds:
         generator = np.random.default_rng(seed)
         (first := np.random.default_rng(seed)).normal()
         drawn = first.random()
@@ -172,7 +174,8 @@ def test_forward_mode_and_second_order_see_the_same_numbers():
     assert not examine(rule(-1), X, modes=["RR"], seed=0)
 
 
-def test_a_result_whose_shape_is_drawn_is_judged():
+@over_seeds(10)
+def test_a_result_whose_shape_is_drawn_is_judged(seeds):
     def pullback(x):
         count = np.random.randint(3, 9)  # noqa: NPY002
 
@@ -183,7 +186,7 @@ def test_a_result_whose_shape_is_drawn_is_judged():
 
         return np.sin(x[:count]), backward
 
-    for seed in SEEDS:
+    for seed in seeds:
         np.random.seed(seed)  # noqa: NPY002
         assert examine(ByHand(pullback=pullback), X, seed=seed)
 
@@ -194,9 +197,10 @@ def stream(seed):
     return iter(generator.random, None)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("count", [2, 12])
-def test_numbers_from_a_generator_out_of_sight_cannot_be_replayed(count):
-    for seed in SEEDS:
+def test_numbers_from_a_generator_out_of_sight_cannot_be_replayed(count, seeds):
+    for seed in seeds:
         own = stream(seed)
         draw = lambda x, own=own: np.asarray([next(own) for _ in x])  # noqa: E731
 
@@ -401,8 +405,9 @@ class InSlots:
         return self.random.random(x.shape) < 0.5
 
 
-def test_generators_are_found_in_what_stands_in_containers_and_slots():
-    for seed in SEEDS:
+@over_seeds(10)
+def test_generators_are_found_in_what_stands_in_containers_and_slots(seeds):
+    for seed in seeds:
         for place in (
             lambda one: Composed(one, one),
             lambda one: Composed(Composed(one)),
@@ -438,7 +443,8 @@ def test_a_large_list_in_sight_is_not_looked_through():
     assert len(asked) < 50_000
 
 
-def test_a_mistake_in_the_branch_that_was_drawn_is_not_drawn_away():
+@over_seeds(30)
+def test_a_mistake_in_the_branch_that_was_drawn_is_not_drawn_away(seeds):
     """Without the branch an input moves nothing, and what is wrong there fails all the same."""
 
     def pullback(x, a):
@@ -451,7 +457,7 @@ def test_a_mistake_in_the_branch_that_was_drawn_is_not_drawn_away():
 
         return x + t * kept, backward
 
-    for seed in range(30):
+    for seed in seeds:
         random.seed(seed)
         kept = random.random() < 0.5  # noqa: S311
         random.seed(seed)

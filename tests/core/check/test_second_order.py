@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, GradcheckError, InputError, Status, Verdict, examine, gradgradcheck
 
@@ -148,11 +149,12 @@ def summed(f, of):
     return (lambda x: np.sum(f(x))) if of == "loss" else f
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", AT_ONE_COTANGENT)
 @pytest.mark.parametrize("of", ["loss", "entries"])
-def test_a_second_derivative_follows_the_cotangent_of_the_first(name, of):
+def test_a_second_derivative_follows_the_cotangent_of_the_first(name, of, seeds):
     made = AT_ONE_COTANGENT[name]
-    right = [Verdict.PASS if name == "as it is" else Verdict.FAIL] * 10
+    right = [Verdict.PASS if name == "as it is" else Verdict.FAIL] * len(seeds)
     x = np.asarray([0.3, 1.2, -0.4])
 
     def vjp(x, w):
@@ -168,8 +170,8 @@ def test_a_second_derivative_follows_the_cotangent_of_the_first(name, of):
     rule = ByHand(summed(np.sin, of), vjp=ByHand(vjp, vjp=back, jvp=tangent))
 
     for modes in (["R", "RR"], ["R", "FR"]):
-        reports = [examine(rule, x, modes=modes, seed=seed, blame=False) for seed in range(10)]
-        assert [report.modes["R"] for report in reports] == [Verdict.PASS] * 10
+        reports = [examine(rule, x, modes=modes, seed=seed, blame=False) for seed in seeds]
+        assert [report.modes["R"] for report in reports] == [Verdict.PASS] * len(seeds)
         assert [report.modes[modes[1]] for report in reports] == right
 
 
@@ -324,10 +326,11 @@ def test_a_wrong_third_derivative_fails_in_the_third_order_alone():
     assert {"R": Verdict.PASS, "RR": Verdict.PASS, "RRR": Verdict.FAIL} == dict(report.modes)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("scale", [1e3, 1e5, 1e8])
 @pytest.mark.parametrize("wrong", [(2, 0.0), (2, 1.1), (1, 1.1)])
 @pytest.mark.parametrize("by", ["hess", "hessp"])
-def test_a_small_entry_of_a_hessian_hides_behind_no_large_one(scale, wrong, by):
+def test_a_small_entry_of_a_hessian_hides_behind_no_large_one(scale, wrong, by, seeds):
     x = np.random.default_rng(21).normal(size=3)
     sizes = np.array([scale, 1.0, 1 / scale])
     (entry, factor), bad = wrong, np.ones(3)
@@ -344,6 +347,6 @@ def test_a_small_entry_of_a_hessian_hides_behind_no_large_one(scale, wrong, by):
             return ByHand(f, grad=grad, hess=lambda x: np.diag(part * sizes * (1 + x)))
         return ByHand(f, grad=grad, hessp=lambda x, p: part * sizes * (1 + x) * p)
 
-    for seed in range(10):
+    for seed in seeds:
         assert examine(given(np.ones(3)), x, seed=seed, blame=False).verdict is Verdict.PASS
         assert examine(given(bad), x, seed=seed, blame=False).verdict is Verdict.FAIL

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, InputError, Status, Verdict, examine, gradcheck, gradgradcheck
 from adjudge.findings import Attribute, Rule, WrongAttribute
@@ -158,7 +159,7 @@ def test_the_vjp_gets_the_keyword_arguments_too():
     assert report.verdict is Verdict.PASS
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("given", [("jvp",), ("vjp", "jvp"), ("pullback", "jvp")])
 def test_every_derivative_that_is_given_is_checked(given, seed):
     def rules(factor):

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 pytest.importorskip("flint")
 
@@ -378,8 +379,9 @@ def pulled(x, w):
     return p * (w - (p * w).sum(-1, keepdims=True))
 
 
-def test_a_derivative_by_hand_is_judged_by_an_exact_reference():
-    for seed in range(10):
+@over_seeds(10)
+def test_a_derivative_by_hand_is_judged_by_an_exact_reference(seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=(2, 4))
         right = adjudge.examine(ByHand(softmax, vjp=pulled), x, reference="exact", seed=seed)
         assert right.verdict is Verdict.PASS, str(right)
@@ -405,8 +407,9 @@ def smoothed_back(x, w):
     return g * np.cos(x)
 
 
-def test_a_function_that_fills_an_array_of_its_own_is_judged_so_too():
-    for seed in range(10):
+@over_seeds(10)
+def test_a_function_that_fills_an_array_of_its_own_is_judged_so_too(seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=5)
         right = adjudge.examine(
             ByHand(smoothed, vjp=smoothed_back), x, reference="exact", seed=seed

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
 from adjudge.estimate.kinks import Slopes
@@ -44,9 +45,10 @@ SILENT = {
 """Functions with a kink at which the rule gives the mean of both slopes."""
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("name", SILENT)
-def test_the_mean_of_both_slopes_says_nothing_of_a_rule_that_is_wrong_beside_x(name, mode):
+def test_the_mean_of_both_slopes_says_nothing_of_a_rule_that_is_wrong_beside_x(name, mode, seeds):
     f, gradient, x = SILENT[name]
     x = np.array(x)
 
@@ -56,7 +58,7 @@ def test_the_mean_of_both_slopes_says_nothing_of_a_rule_that_is_wrong_beside_x(n
 
         return ByHand(f, vjp=vjp)
 
-    for seed in range(10):
+    for seed in seeds:
         right, wrong = (examine(rule(by), x, mode=mode, seed=seed) for by in (1.0, 3.0))
         assert right.verdict is Verdict.PASS
         assert Status.NONSMOOTH in {finding.status for finding in right.findings}
@@ -320,7 +322,7 @@ def test_points_nearby_stay_in_the_domain_of_the_function():
 
 
 @pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_three_equal_numbers_that_are_sorted_do_not_fail_and_a_wrong_sort_does(mode, seed):
     def sort(factor):
         return ByHand(

@@ -4,6 +4,7 @@ other.
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 flint = pytest.importorskip("flint")
 
@@ -195,7 +196,7 @@ def test_a_wrong_transpose_is_seen(name, monkeypatch):
     assert apart(program_of(name, cases_of(name)[0]))[0]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_cotangents_of_a_number_that_is_used_twice_are_added(seed):
     random = np.random.default_rng(seed)
     x, eps = random.normal(size=(2, 3)), 2.0**-52

@@ -1,6 +1,7 @@
 import mpmath
 import numpy as np
 import pytest
+from scenarios import seeds
 
 flint = pytest.importorskip("flint")
 
@@ -252,7 +253,7 @@ def test_an_opaque_operation_is_named_with_its_line():
     assert (operation.step, str(operation.place)) == ("mystery", "model.py:7")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("name", "right", "wrong", "params"),
     [

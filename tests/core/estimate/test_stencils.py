@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge.estimate.kinks import Slopes
 from adjudge.estimate.stencils import (
@@ -66,7 +67,7 @@ def test_one_extrapolation_removes_the_cubic_term():
     assert estimate.half_gap is None
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize(
     ("f", "derivative"),
     [(np.sin, np.cos), (np.exp, np.exp), (np.log, np.reciprocal), (np.tanh, None)],
@@ -83,7 +84,7 @@ def test_the_error_bar_of_the_ladder_contains_the_truth(f, derivative, seed):
         assert estimate.error[0] <= 1e-6 * max(abs(derivative(x)), abs(f(x) / x)), f"x={x!r}"
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_the_error_bar_of_one_difference_contains_the_rounding(seed):
     random = np.random.default_rng(seed)
 

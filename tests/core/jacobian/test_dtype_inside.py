@@ -89,7 +89,7 @@ def test_what_rounds_to_float32_inside_is_judged_by_that(name, seed):
     assert judged(wrong, forward=seed % 2 == 0) is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_three_steps_over_which_a_number_stands_still_prove_nothing(seed):
     f, vjp, wrong, _ = RULES["a number"]
     x = np.random.default_rng(seed).normal(size=100)

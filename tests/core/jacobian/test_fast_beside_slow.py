@@ -42,7 +42,8 @@ def test_steps_across_several_periods_call_no_right_rule_wrong(name, factor, see
         assert found is not (Verdict.FAIL if factor == 1 else Verdict.PASS)
 
 
-def test_right_fourier_features_do_not_fail():
+@over_seeds(10)
+def test_right_fourier_features_do_not_fail(seeds):
     def f(x):
         angles = x[:, None] * FREQUENCIES
         return np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
@@ -52,7 +53,7 @@ def test_right_fourier_features_do_not_fail():
         slopes = w[:, :12] * np.cos(angles) - w[:, 12:].astype(float) * np.sin(angles)
         return (FREQUENCIES * slopes).sum(axis=1).astype(np.float32)
 
-    for seed in range(10):
+    for seed in seeds:
         x = np.random.default_rng(1000 + seed).uniform(0, 1, 5).astype(np.float32)
 
         assert examine(ByHand(f, vjp=vjp), x, seed=seed).verdict is not Verdict.FAIL

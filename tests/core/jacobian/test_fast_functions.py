@@ -46,11 +46,12 @@ CASES = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", CASES)
-def test_a_right_rule_passes_at_every_seed(name):
+def test_a_right_rule_passes_at_every_seed(name, seeds):
     make, size, dtype = CASES[name]
 
-    for seed in SEEDS:
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=size).astype(dtype)
 
         assert examine(make(1.0), x, mode="projected", seed=seed).verdict is Verdict.PASS
@@ -89,18 +90,20 @@ def quantile(part, error=1.0):
     return ByHand(f, vjp=vjp)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize(
     ("error", "verdict"), [(1.0, Verdict.PASS), (1.1, Verdict.FAIL), (-1.0, Verdict.FAIL)]
 )
-def test_what_selects_is_off_no_farther_than_it_selects(error, verdict):
-    for seed in SEEDS:
+def test_what_selects_is_off_no_farther_than_it_selects(error, verdict, seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=1000).astype("float32")
 
         assert examine(quantile(0.3, error), x, seed=seed).verdict is verdict
 
 
+@over_seeds(10)
 @pytest.mark.parametrize(("part", "verdict"), [(1.0, Verdict.PASS), (0.0, Verdict.FAIL)])
-def test_the_slope_between_two_roundings_decides_nothing(part, verdict):
+def test_the_slope_between_two_roundings_decides_nothing(part, verdict, seeds):
     """Between two roundings to float32 this function has the slope of the rule without a term."""
 
     def half(x):
@@ -109,28 +112,30 @@ def test_the_slope_between_two_roundings_decides_nothing(part, verdict):
     def vjp(x, w):
         return w * (half(x) + part * x * (1 - half(x) ** 2))
 
-    for seed in SEEDS:
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=8)
         rule = ByHand(lambda x: half(x).astype(np.float64) * x, vjp=vjp)
 
         assert examine(rule, x, mode="projected", seed=seed).verdict is verdict
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("offset", [1e8, 1e10, 1e11])
-def test_the_line_between_two_roundings_proves_no_rule_wrong(offset):
+def test_the_line_between_two_roundings_proves_no_rule_wrong(offset, seeds):
     """f is what x loses by rounding to a coarse lattice: zero at large, and minus x in between."""
     rule = ByHand(lambda x: (x + offset) - offset - x, vjp=lambda x, w: 0 * w)
 
-    for seed in SEEDS:
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=4)
 
         assert examine(rule, x, mode="projected", seed=seed).verdict is not Verdict.FAIL
 
 
-def test_a_wrong_rule_beside_a_stair_fails():
+@over_seeds(10)
+def test_a_wrong_rule_beside_a_stair_fails(seeds):
     """A jump farther off than the first steps excuses nothing."""
     x = np.array([0.99, 1.01, 2.003, -0.997])
-    for seed in SEEDS:
+    for seed in seeds:
         for factor, verdict in ((1.0, Verdict.PASS), (1.01, Verdict.FAIL)):
             rule = ByHand(
                 lambda x: np.floor(x) + np.sin(x), vjp=lambda x, w, c=factor: c * w * np.cos(x)
@@ -230,22 +235,24 @@ def test_a_factor_that_moves_hides_no_mistake_in_a_fast_function(name, mistake, 
         assert examine(wrong, inputs(seed), seed=seed, blame=False).verdict is not Verdict.PASS
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", OFFSETS)
-def test_a_fast_input_is_not_called_wrong_beside_one_that_is(name):
+def test_a_fast_input_is_not_called_wrong_beside_one_that_is(name, seeds):
     wrong, inputs = scaled_at(name, other=2.0)
 
-    for seed in SEEDS:
+    for seed in seeds:
         report = examine(wrong, inputs(seed), seed=seed)
         assert report.verdict is Verdict.FAIL
         assert "inputs[0]  WRONG" not in str(report)
         assert "inputs[1]  WRONG" in str(report)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("rate", [2 * np.pi, 2 * np.pi * 10])
-def test_a_hint_says_no_other_factor_than_the_finding(rate):
+def test_a_hint_says_no_other_factor_than_the_finding(rate, seeds):
     wrong = ByHand(lambda t: np.sin(rate * t), vjp=lambda t, w: 2 * w * rate * np.cos(rate * t))
 
-    for seed in SEEDS:
+    for seed in seeds:
         t = 1e5 + np.random.default_rng(seed).uniform(size=8)
         said = str(examine(wrong, t, seed=seed))
         assert "times the reference" not in said or "is 2 times the reference" in said

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, NotSupportedError, Status, Verdict, examine, gradcheck
 
@@ -62,14 +63,15 @@ ALL_AT_ONCE = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("undefined", [True, False])
 @pytest.mark.parametrize("name", ALL_AT_ONCE)
-def test_a_jvp_is_right_where_all_inputs_move(name, undefined):
+def test_a_jvp_is_right_where_all_inputs_move(name, undefined, seeds):
     """Differences are made of one input at a time."""
     rule = ByHand(lambda x, a: a * np.sin(x), jvp=ALL_AT_ONCE[name])
     right = Verdict.PASS if name == "right" else Verdict.FAIL
 
-    for seed in range(10):
+    for seed in seeds:
         report = examine(rule, (X, X + 1), check_undefined_grad=undefined, seed=seed, **FORWARD)
         assert report.verdict is right
 

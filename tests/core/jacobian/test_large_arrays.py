@@ -55,7 +55,7 @@ def symmetric(w):
     return w + w.T
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_rule_takes_no_ladder(name, seed):
     f, vjp, shape = RIGHT[name]
@@ -168,7 +168,7 @@ def test_the_memory_of_a_check_is_bounded(name, monkeypatch):
     assert arrays < most, arrays
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("error", [0.0, 1e-3])
 def test_an_entry_is_judged_beside_few_outputs_of_its_leaf(error, seed):
     """Also a complex one, in the second of two outputs of which the first has an odd size."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 
@@ -111,7 +112,7 @@ def test_a_transposed_product_fails():
     assert "inputs[1]" in report.findings[0].entry
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_errors_of_opposite_sign_do_not_cancel(seed):
     x = np.random.default_rng(seed).normal(size=(2, 50))
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.constants import NOISE_POINTS, UNEVEN_NOISE_POINTS
@@ -54,7 +55,7 @@ def test_cancellation_inside_is_no_error_and_hides_none_of_one_percent(name, mod
 
 
 @pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_well_conditioned_functions_resolve_one_part_in_ten_thousand(seed, mode):
     x = np.random.default_rng(seed).normal(size=5)
 
@@ -179,7 +180,7 @@ def test_a_step_that_cannot_move_a_tiny_entry_is_a_finding_and_no_exception(mode
 # ---------------------------------------------------------------- the measurements themselves
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("noise", [1e-12, 1e-9])
 def test_scatter_is_the_standard_deviation_of_the_noise(noise, seed):
     random = np.random.default_rng(seed)
@@ -210,11 +211,12 @@ def test_a_jump_between_two_points_is_no_noise_and_a_step_of_few_digits_is():
     assert np.min(steps) > 1e-3
 
 
-def test_a_straight_through_rule_fails_wherever_the_steps_of_rounding_lie():
+@over_seeds(20)
+def test_a_straight_through_rule_fails_wherever_the_steps_of_rounding_lie(seeds):
     def f(x):
         return (np.round(4 * x) / 4 + x) - x  # what is left of x is rounding
 
-    for seed in range(20):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=4)
         report = examine(ByHand(f, vjp=lambda x, w: w), x, mode="full", seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL
@@ -245,7 +247,7 @@ def test_bits_and_the_dtype_carried():
     assert carried_dtype([np.sin(point) for point in points], points) is None
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_a_rule_that_is_wrong_at_x_fails_though_it_is_right_below_and_undefined_above(seed):
     def slope(x):
         with np.errstate(invalid="ignore"):
@@ -261,7 +263,7 @@ def conditioned(random, condition):
     return left @ np.diag(np.geomspace(1, 1 / condition, 4)) @ right
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e5])
 def test_long_steps_that_agree_are_not_given_up_for_shorter_ones(condition, seed):
     """A ladder on an ill-conditioned system ends without a bar, and its steps agree all the same.

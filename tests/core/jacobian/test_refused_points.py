@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -26,7 +27,7 @@ def derivative(x: Any) -> Any:
 @pytest.mark.parametrize(
     ("factor", "verdict"), [(1.0, Verdict.PASS), (1.0001, Verdict.FAIL), (-1.0, Verdict.FAIL)]
 )
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_points_that_are_refused_do_not_hide_a_verdict(
     factor: float, verdict: Verdict, seed: int
 ) -> None:
@@ -35,7 +36,7 @@ def test_points_that_are_refused_do_not_hide_a_verdict(
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.0001, Verdict.FAIL)])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_derivative_that_is_refused_beside_x_is_judged_at_x(
     factor: float, verdict: Verdict, seed: int
 ) -> None:

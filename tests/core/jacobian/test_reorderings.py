@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Verdict, examine
 
 
+@over_seeds(15)
 @pytest.mark.parametrize("shape", [(200, 50), (300, 30)])
-def test_reorderings_between_points_are_no_noise(shape):
+def test_reorderings_between_points_are_no_noise(shape, seeds):
     """All steps that show the small entries cross some, and the longest of them were believed."""
 
     def sorted_squares(x):
@@ -19,5 +21,5 @@ def test_reorderings_between_points_are_no_noise(shape):
         return g
 
     x = np.random.default_rng(2).normal(size=shape)
-    for seed in range(15):
+    for seed in seeds:
         assert examine(ByHand(sorted_squares, vjp=vjp), x, seed=seed).verdict is Verdict.PASS

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -81,8 +82,9 @@ TINY = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", TINY)
-def test_an_entry_below_the_rounding_of_its_leaf_is_judged(name):
+def test_an_entry_below_the_rounding_of_its_leaf_is_judged(name, seeds):
     function, slope, x = TINY[name]
     tiny = np.abs(x) < 1e-15
 
@@ -94,7 +96,7 @@ def test_an_entry_below_the_rounding_of_its_leaf_is_judged(name):
             function, vjp=lambda x, w: w * (slope(x) * np.where(tiny, off, 1.0) + extra * tiny)
         )
 
-    for seed in range(10):
+    for seed in seeds:
         assert examine(rule(1.0), x, mode="full", seed=seed).verdict is Verdict.PASS, seed
         assert examine(rule(1.01), x, mode="full", seed=seed).verdict is Verdict.FAIL, seed
 
@@ -185,16 +187,17 @@ def test_fixed_tolerances_are_those_of_the_caller():
 TOLERANCES = [{"rtol": 0.1}, {"rtol": 1e-3}, {"atol": 1e-9}, {"atol": 1e-15}, {"rtol": 1e-12}]
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("given", TOLERANCES)
-def test_what_a_caller_allows_comes_on_top_of_what_differences_cannot_see(given, mode):
+def test_what_a_caller_allows_comes_on_top_of_what_differences_cannot_see(given, mode, seeds):
     """A matrix whose zeros come back as units of rounding, and one with a wrong sign in it."""
     M = np.asarray([[0.7, 0.0, -3.1], [0.0, 1.3, 0.4]])
     rounded = M + np.where(M == 0, 2e-16, 0.0)
     wrong = np.where(M == 0.7, -0.75, M)
     x = np.asarray([0.3, 1.2, -0.8])
 
-    for seed in range(10):
+    for seed in seeds:
         verdicts = [
             examine(ByHand(lambda x: M @ np.sin(x), vjp=vjp), x, seed=seed, mode=mode, **given)
             for vjp in (lambda x, w, A=A: A.T @ w * np.cos(x) for A in (rounded, wrong))
@@ -224,10 +227,11 @@ def resonator(error=1.0):
     return ByHand(f, vjp=vjp)
 
 
-def test_a_recursion_that_explodes_over_the_longest_steps_is_resolved_by_shorter_ones():
+@over_seeds(10)
+def test_a_recursion_that_explodes_over_the_longest_steps_is_resolved_by_shorter_ones(seeds):
     radius = 0.998
     a = np.array([-2 * radius * np.cos(0.1), radius**2])
 
-    for seed in range(10):
+    for seed in seeds:
         assert examine(resonator(), a, seed=seed, blame=False).verdict is Verdict.PASS
         assert examine(resonator(1.001), a, seed=seed, blame=False).verdict is Verdict.FAIL

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand
 from adjudge.check.options import problem_of
@@ -33,7 +34,7 @@ def scattered(seed, until):
     return found, len(asked)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_points_are_taken_until_what_was_found_is_enough(seed):
     whole, all_points = scattered(seed, lambda _: False)
     enough, fewer = scattered(seed, lambda found: np.any(found > 0))

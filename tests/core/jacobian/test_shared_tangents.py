@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.jacobian import STAGES
@@ -77,7 +78,7 @@ def test_the_cost_of_leaves_of_different_magnitudes_does_not_grow():
     assert evaluations(weighted, 40) <= evaluations(weighted, 8) + 8
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("function", [alike, weighted])
 def test_a_right_gradient_passes_at_any_seed(function, seed):
     forward, vjp = function(12)
@@ -124,7 +125,7 @@ def sines(count):
     return forward, vjp
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("error", [0.0, 5e-5])
 def test_a_leaf_that_is_off_by_a_few_tolerances_is_found_before_any_ladder(error, seed):
     """All leaves together take no ladder then: the evaluations are those of one leaf, and four for
@@ -252,7 +253,7 @@ def saturated(off):
     return ByHand(forward, vjp=vjp)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_what_no_step_resolves_is_halved_before_any_ladder(seed):
     right = examine(saturated(1), leaves(8), seed=seed)
     wrong = examine(saturated(1 + 1e-4), leaves(8), seed=seed)

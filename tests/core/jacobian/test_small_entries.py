@@ -44,8 +44,9 @@ def test_entries_that_f_cannot_show_leave_the_verdict_as_it_is_and_the_report_sa
     assert report.power[1e-2] == pytest.approx(2 / 3)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("large", [1e4, 1e5])
-def test_entries_show_over_long_steps_beside_one_that_is_far_larger(large):
+def test_entries_show_over_long_steps_beside_one_that_is_far_larger(large, seeds):
     """The large one makes of the sum `large**2`, beside which a short step of the others is lost
     in rounding.
     """
@@ -55,12 +56,13 @@ def test_entries_show_over_long_steps_beside_one_that_is_far_larger(large):
         factors = np.asarray([factor, factor, factor, 1.0])
         return ByHand(lambda x: np.sum(x * x), vjp=lambda x, w: 2 * w * factors * x)
 
-    for seed in range(10):
+    for seed in seeds:
         assert examine(squares(1.0), x, seed=seed).verdict is Verdict.PASS
         assert examine(squares(1.2), x, seed=seed, blame=False).verdict is Verdict.FAIL
 
 
-def test_a_zero_among_small_entries_is_compared_with_them():
+@over_seeds(10)
+def test_a_zero_among_small_entries_is_compared_with_them(seeds):
     x = np.asarray([0.5, 0.2, -0.7, 1e5])
 
     def missing(x, w):
@@ -68,14 +70,15 @@ def test_a_zero_among_small_entries_is_compared_with_them():
         g[1] = 0
         return g
 
-    for seed in range(10):
+    for seed in seeds:
         rule = ByHand(lambda x: np.sum(x * x), vjp=missing)
         assert examine(rule, x, seed=seed, blame=False).verdict is Verdict.FAIL
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("part", [1e-7, 1e-8])
 @pytest.mark.parametrize("mode", ["projected", "full"])
-def test_a_zero_that_has_no_small_ones_beside_it_is_compared_as_well(part, mode):
+def test_a_zero_that_has_no_small_ones_beside_it_is_compared_as_well(part, mode, seeds):
     """One rate of a reaction that is far slower than the others, and was forgotten."""
     weights = np.random.default_rng(0).normal(size=(5, 40))
 
@@ -87,7 +90,7 @@ def test_a_zero_that_has_no_small_ones_beside_it_is_compared_as_well(part, mode)
             vjp=lambda x, w: kept * np.cos(x) * (weights @ w),
         )
 
-    for seed in range(10):
+    for seed in seeds:
         x = np.random.default_rng(seed).uniform(0.2, 1.2, 5)
         right = examine(rates(forgotten=False), x, mode=mode, seed=seed)
         assert right.verdict is Verdict.PASS

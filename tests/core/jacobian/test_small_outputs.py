@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -141,9 +142,12 @@ def test_small_outputs_that_are_wrong_fail(function, dtype, modes, mode, factor)
         assert report.verdict is Verdict.FAIL, seed
 
 
+@over_seeds(10)
 @variants
-def test_small_outputs_that_are_right_pass_and_would_have_shown(function, dtype, modes, mode):
-    for seed in SEEDS:
+def test_small_outputs_that_are_right_pass_and_would_have_shown(
+    function, dtype, modes, mode, seeds
+):
+    for seed in seeds:
         report = judged(function, 1.0, dtype, modes, mode, seed)
 
         assert report.verdict is Verdict.PASS, seed
@@ -171,7 +175,7 @@ def test_outputs_that_are_small_by_chance_take_no_pullback():
     assert many.counts["vjps"] == few.counts["vjps"]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 def test_one_small_output_among_many_large_ones_is_found(seed):
     sizes = np.append(np.full(999, 1e10), 1.0)
     rows = np.resize(np.eye(7), (1000, 7))
@@ -195,14 +199,15 @@ ALIKE = Function(
 )
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["projected", "full"])
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (0.0, Verdict.FAIL)])
-def test_what_two_evaluations_hardly_show_is_decided_by_a_ladder(factor, verdict, mode):
-    for seed in SEEDS:
+def test_what_two_evaluations_hardly_show_is_decided_by_a_ladder(factor, verdict, mode, seeds):
+    for seed in seeds:
         assert judged(ALIKE, factor, np.float64, "R", mode, seed).verdict is verdict, seed
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 def test_an_error_of_one_percent_in_what_they_hardly_show_fails(seed):
     report = judged(ALIKE, 1.01, np.float64, "R", "projected", seed)
 
@@ -221,11 +226,12 @@ LOST = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", LOST)
-def test_small_outputs_that_rounding_hides_do_not_fail(name):
+def test_small_outputs_that_rounding_hides_do_not_fail(name, seeds):
     value, slope = LOST[name]
     function = Function(name, **beside(1e10, value, slope), small=[])
-    for seed in SEEDS:
+    for seed in seeds:
         assert examine(function.rule(1.0, "R"), X, seed=seed).verdict is Verdict.PASS, seed
 
 
@@ -235,8 +241,9 @@ def test_the_report_does_not_claim_outputs_that_rounding_hides():
     assert examine(function.rule(1.0, "R"), X, seed=0).power[1e-2] == 0.5
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", LOST)
-def test_an_error_shows_beside_small_outputs_that_rounding_hides(name):
+def test_an_error_shows_beside_small_outputs_that_rounding_hides(name, seeds):
     hidden, slope = LOST[name]
 
     def value(x):
@@ -246,38 +253,41 @@ def test_an_error_shows_beside_small_outputs_that_rounding_hides(name):
         large, lost, small = np.split(w, 3)
         return 1e10 * large + slope(x) * lost - 1e-6 * np.cos(x) * small
 
-    for seed in SEEDS:
+    for seed in seeds:
         assert examine(ByHand(value, vjp=vjp), X, seed=seed).verdict is Verdict.FAIL, seed
 
 
-def test_a_dead_side_that_lets_a_derivative_through_fails():
+@over_seeds(10)
+def test_a_dead_side_that_lets_a_derivative_through_fails(seeds):
     def vjp(x, w):
         large, small = np.split(w, 2)
         return 1e10 * large + small
 
     rule = ByHand(lambda x: np.concatenate([1e10 * x, np.maximum(x, 0)]), vjp=vjp)
-    for seed in SEEDS:
+    for seed in seeds:
         assert examine(rule, X, seed=seed).verdict is Verdict.FAIL, seed
 
 
-def test_a_derivative_of_a_small_constant_fails():
+@over_seeds(10)
+def test_a_derivative_of_a_small_constant_fails(seeds):
     function = Function("", **beside(1e10, np.ones_like, np.ones_like), small=[])
-    for seed in SEEDS:
+    for seed in seeds:
         report = examine(function.rule(1.0, "R"), X, seed=seed)
 
         assert report.verdict is Verdict.FAIL, seed
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("size", [1e4, 1e10])
-def test_a_small_coordinate_of_complex_outputs_is_judged_by_itself(size, mode):
+def test_a_small_coordinate_of_complex_outputs_is_judged_by_itself(size, mode, seeds):
     def rule(factor):
         return ByHand(
             lambda x: size * x + 1j * np.sin(x),
             vjp=lambda x, w: size * w.real + factor * np.cos(x) * w.imag,
         )
 
-    for seed in SEEDS:
+    for seed in seeds:
         assert examine(rule(1.0), X, mode=mode, seed=seed).verdict is Verdict.PASS, seed
         assert examine(rule(1.01), X, mode=mode, seed=seed).verdict is Verdict.FAIL, seed
 
@@ -343,11 +353,12 @@ def twice(parts, factor):
     )
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", PARTS)
-def test_a_wrong_second_derivative_of_a_small_output_fails(name):
+def test_a_wrong_second_derivative_of_a_small_output_fails(name, seeds):
     x = np.linspace(0.3, 1.9, 5)
     right = twice(PARTS[name], 1.0)
-    for seed in SEEDS:
+    for seed in seeds:
         mode = "full" if seed % 5 == 0 else "projected"
         wrong = twice(PARTS[name], -1.0 if seed % 2 else 1.01)
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.check.options import problem_of
@@ -13,7 +14,6 @@ from adjudge.jacobian.column import ColumnBlock, Columns
 from adjudge.jacobian.comparison import Tolerance
 from adjudge.problem import Probes, observe
 
-SEEDS = range(10)
 EPS = float(np.finfo(np.float32).eps)
 
 
@@ -30,7 +30,7 @@ def curved(seed, n=4096):
     return [Sample(h, at(h), at(-h)) for h in steps], w, w @ (w * slope)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 def test_the_ladder_of_a_sum_holds_where_the_sum_of_ladders_does_not(seed):
     samples, w, true = curved(seed)
 
@@ -41,7 +41,7 @@ def test_the_ladder_of_a_sum_holds_where_the_sum_of_ladders_does_not(seed):
     assert abs(together.value[0] - true) <= together.error[0] < 0.05
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 def test_each_leaf_of_the_outputs_has_its_own_sum(seed):
     samples, w, _ = curved(seed)
     w[100:200] = 0.0
@@ -74,7 +74,7 @@ def test_a_right_rule_of_many_outputs_in_single_precision_passes(factor):
     assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 def test_an_output_without_an_error_bar_does_not_leave_a_wrong_projection_open(seed):
     """Of 1e5 outputs there is one whose ladder seems to diverge by chance."""
     x = np.random.default_rng(seed).uniform(0.5, 1.5, 300)

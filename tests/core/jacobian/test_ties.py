@@ -4,6 +4,7 @@ what a rule may choose fails at none.
 
 import numpy as np
 import pytest
+from scenarios import long, over_seeds, seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.findings import Entry, Meaning, Method, Scheme
@@ -375,11 +376,13 @@ RIGHT = {
 
 
 def cells(rules):
-    """Each rule in projected mode, every third at ten seeds, and in full mode; and every fourth in
-    float32.
+    """Each rule in projected mode, every third at ten seeds with `--long`, and in full mode; and
+    every fourth in float32.
     """
     for k, name in enumerate(rules):
-        yield name, "projected", "float64", SEEDS if k % 3 == 0 else FEW
+        yield name, "projected", "float64", FEW
+        if k % 3 == 0:
+            yield long(name, "projected", "float64", SEEDS[len(FEW) :])
         yield name, "full", "float64", FEW[k % 2 :][:1]
         if k % 4 == 0:
             yield name, "projected", "float32", FEW
@@ -403,7 +406,8 @@ def test_a_choice_within_the_generalised_derivative_fails_at_no_seed(name, mode,
         assert found == {Verdict.PASS}
 
 
-def test_a_value_leaves_the_slopes_no_farther_than_secants_beside_x_do():
+@over_seeds(10)
+def test_a_value_leaves_the_slopes_no_farther_than_secants_beside_x_do(seeds):
     def leaky(x):
         return np.where(x > 0, x, 0.3 * x)
 
@@ -418,22 +422,24 @@ def test_a_value_leaves_the_slopes_no_farther_than_secants_beside_x_do():
 
     rule = ByHand(lambda x: np.median(steps(x)), vjp=vjp)
 
-    for seed in SEEDS:
+    for seed in seeds:
         report = examine(rule, np.array([1.0, 0.0, 0.0]), mode="projected", seed=seed)
         assert report.verdict is Verdict.PASS, str(report)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", MODES)
-def test_ties_between_two_inputs(mode):
+def test_ties_between_two_inputs(mode, seeds):
     a, b = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.5])
-    for seed in SEEDS if mode == "projected" else FEW:
+    for seed in seeds if mode == "projected" else seeds[:2]:
         both = examine(larger(1.0, 1.0), (a, b), mode=mode, seed=seed)
         half = examine(larger(0.5, 0.5), (a, b), mode=mode, seed=seed)
         assert both.verdict is Verdict.FAIL
         assert half.verdict is Verdict.PASS
 
 
-def test_a_network_of_rectified_units_at_its_kinks_is_neither_convex_nor_concave():
+@over_seeds(10)
+def test_a_network_of_rectified_units_at_its_kinks_is_neither_convex_nor_concave(seeds):
     random = np.random.default_rng(0)
     inner, outer = random.normal(size=(6, 5)), random.normal(size=(4, 6))
 
@@ -441,11 +447,12 @@ def test_a_network_of_rectified_units_at_its_kinks_is_neither_convex_nor_concave
         return inner.T @ ((outer.T @ w) * (inner @ x > 0))
 
     f = ByHand(lambda x: outer @ np.maximum(inner @ x, 0), vjp=vjp)
-    for seed in SEEDS:
+    for seed in seeds:
         assert examine(f, np.zeros(5), mode="projected", seed=seed).verdict is not Verdict.FAIL
 
 
-def test_a_sum_of_clipped_units_at_their_ends_is_neither_convex_nor_concave():
+@over_seeds(20)
+def test_a_sum_of_clipped_units_at_their_ends_is_neither_convex_nor_concave(seeds):
     inner = np.array([[-1.0, -1, 1, 1, 1, 0, 1], [-1, 1, 1, 0, 0, 1, 1]])
     outer, x = np.array([-2.0, 1.0]), np.array([-2.0, 0, -1, -1, 1, 0, 0])
 
@@ -453,7 +460,7 @@ def test_a_sum_of_clipped_units_at_their_ends_is_neither_convex_nor_concave():
         return inner.T @ (w * outer * (np.abs(inner @ x) <= 1))
 
     f = ByHand(lambda x: outer @ np.clip(inner @ x, -1, 1), vjp=vjp)
-    for seed in range(20):
+    for seed in seeds:
         assert examine(f, x, mode="projected", seed=seed).verdict is Verdict.PASS
 
 
@@ -507,24 +514,27 @@ FORWARD = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FORWARD)
-def test_forward_mode_is_held_to_the_same(name, mode):
+def test_forward_mode_is_held_to_the_same(name, mode, seeds):
     f, jvp, x = FORWARD[name]
-    for seed in SEEDS if mode == "projected" else FEW:
+    for seed in seeds if mode == "projected" else seeds[:2]:
         report = examine(ByHand(f, jvp=jvp), x, mode=mode, seed=seed, modes=["F"])
         assert report.verdict is Verdict.FAIL
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", MODES)
-def test_a_pushforward_that_shares_among_ties_passes(mode):
+def test_a_pushforward_that_shares_among_ties_passes(mode, seeds):
     shared = ByHand(np.max, jvp=lambda x, v: np.mean(v[x == x.max()]))
-    for seed in SEEDS if mode == "projected" else FEW:
+    for seed in seeds if mode == "projected" else seeds[:2]:
         assert examine(shared, TIED, mode=mode, seed=seed, modes=["F"]).verdict is Verdict.PASS
 
 
+@over_seeds(10)
 @pytest.mark.parametrize(("factor", "verdict"), [(1.0, None), (1.01, Verdict.FAIL)])
-def test_a_small_jump_at_the_threshold_of_softplus_makes_no_right_rule_fail(factor, verdict):
+def test_a_small_jump_at_the_threshold_of_softplus_makes_no_right_rule_fail(factor, verdict, seeds):
     def softplus(x):
         return np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20))))
 
@@ -532,12 +542,12 @@ def test_a_small_jump_at_the_threshold_of_softplus_makes_no_right_rule_fail(fact
         return factor * w / (1 + np.exp(-x))
 
     x = np.concatenate([np.full(5, 20.0), np.random.default_rng(0).normal(size=45)])
-    for seed in SEEDS:
+    for seed in seeds:
         found = examine(ByHand(softplus, vjp=vjp), x, mode="projected", seed=seed).verdict
         assert found is verdict if verdict else found is not Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 def test_the_separating_vector_is_the_shortest_of_all_whose_products_are_at_least_one(seed):
     random = np.random.default_rng(seed)
     rows = random.normal(size=(12, 5)) + random.normal(size=5) * 3
@@ -618,7 +628,7 @@ def whole_numbers(seed):
     return np.random.default_rng(seed).integers(0, 3, (4, 12)).astype(float)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", STATISTICS)
 def test_right_order_statistics_of_whole_numbers_fail_at_no_seed(name, seed):
     report = examine(STATISTICS[name], whole_numbers(seed), modes=["R"], seed=seed)
@@ -684,7 +694,7 @@ def too_much_of_ties(x, w):
     return np.where(x == np.sort(x, axis=-1)[:, 2:3], 1.5 * g, g)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("vjp", [all_that_are_kept, too_much_of_ties])
 def test_wrong_order_statistics_of_whole_numbers_fail_at_every_seed(vjp, seed):
     rule = ByHand(lambda x: np.sort(x, axis=-1) @ TRIMMED, vjp=vjp)
@@ -692,7 +702,7 @@ def test_wrong_order_statistics_of_whole_numbers_fail_at_every_seed(vjp, seed):
     assert examine(rule, whole_numbers(seed), modes=["R"], seed=seed).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("at_zero", "verdict"),
     [(0.0, Verdict.PASS), (0.5, Verdict.PASS), (-20.0, Verdict.FAIL), (30.0, Verdict.FAIL)],
@@ -753,15 +763,16 @@ BY_ZEROS = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("factor", BY_ZEROS)
 @pytest.mark.parametrize("name", KINKED)
-def test_a_kink_excuses_no_output_but_its_own(name, factor, dtype):
+def test_a_kink_excuses_no_output_but_its_own(name, factor, dtype, seeds):
     """The rules are right at every point beside x."""
     f, vjp, x = KINKED[name]
     rule = ByHand(f, vjp=lambda x, w: (BY_ZEROS[factor](x) * vjp(x, w)).astype(x.dtype))
 
-    for seed in SEEDS if dtype is np.float64 else FEW:
+    for seed in seeds if dtype is np.float64 else seeds[:2]:
         verdict = examine(rule, x.astype(dtype), modes=["R"], seed=seed, blame=False).verdict
         assert verdict is (Verdict.PASS if factor == "right" else Verdict.FAIL)
 
@@ -789,15 +800,16 @@ LOST_TO_ROUNDING = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", LOST_TO_ROUNDING)
 @pytest.mark.parametrize("size", [2, 8])
-def test_equal_entries_at_which_f_is_zero_by_rounding_are_no_ties(name, size):
+def test_equal_entries_at_which_f_is_zero_by_rounding_are_no_ties(name, size, seeds):
     f, slope, at = LOST_TO_ROUNDING[name]
 
     def total(error):
         return ByHand(lambda x: np.sum(f(x)), vjp=lambda x, w: w * (slope(x) + error))
 
-    for seed in range(10):
+    for seed in seeds:
         x = np.full(size, at)
         # differences show nothing here, and what does is an exact reference
         assert examine(total(0.0), x, seed=seed, mode="full").verdict is not Verdict.FAIL

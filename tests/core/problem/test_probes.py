@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge.engine.arrays import PlainBackend
 from adjudge.problem.probes import (
@@ -124,7 +125,7 @@ def test_fresh_seeds_differ_and_advance_no_global_generator():
     assert before == np.random.get_state()[2]  # noqa: NPY002
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_tangent_leans_towards_the_gradient_in_three_entries_of_four(seed):
     space, origin = Space.at(BACKEND, (np.ones(4000),), ("x",))
     probes, whole = Probes(space, Y, False, seed), slice(0, 4000)

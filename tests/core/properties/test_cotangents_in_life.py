@@ -3,6 +3,7 @@ zero in parts."""
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.findings import LayoutMatters, LayoutRaised, NotHomogeneous
@@ -78,7 +79,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_rule_that_is_wrong_for_one_layout_alone_fails(name, seed, mode):
     only, wrong = OTHERS[name]
@@ -157,7 +158,7 @@ CUT = {
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", CUT)
 def test_a_gradient_that_is_cut_off_below_a_magnitude_fails(name, seed, dtype):
     report = examine(by(lambda w: CUT[name](w).astype(w.dtype)), at(dtype), seed=seed)
@@ -167,7 +168,7 @@ def test_a_gradient_that_is_cut_off_below_a_magnitude_fails(name, seed, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", CUT)
 @pytest.mark.parametrize("mode", ["auto", "full"])
 def test_a_gradient_of_a_loss_that_is_cut_off_below_a_magnitude_fails(mode, name, seed, dtype):
@@ -187,7 +188,7 @@ def stops_at_a_tolerance(w):
 
 
 @pytest.mark.parametrize("allowed", [{}, {"atol": 3e-8}, {"rtol": 1e-2}])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_backward_pass_that_stops_at_a_tolerance_is_held_to_what_is_allowed(seed, allowed):
     report = examine(by(stops_at_a_tolerance), at(), seed=seed, **allowed)
 
@@ -211,7 +212,7 @@ ZEROS = {
 
 
 @pytest.mark.parametrize("shape", [(7,), SHAPE])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", ZEROS)
 def test_a_gradient_that_is_wrong_where_its_cotangent_is_zero_fails(name, seed, shape):
     x = np.linspace(0.3, 2, int(np.prod(shape))).reshape(shape)
@@ -305,7 +306,7 @@ def test_a_right_rule_that_loses_digits_with_the_size_of_its_cotangent_passes(na
 OFF = 300  # units of rounding
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("wrong", [False, True])
 def test_digits_that_are_lost_with_the_size_of_a_cotangent_are_no_error_of_a_narrow_dtype(
     seed, wrong
@@ -336,7 +337,7 @@ OVERFLOWS = {
 
 @pytest.mark.parametrize("f", [np.sin, lambda x: np.sin(x).sum()], ids=["array", "loss"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", OVERFLOWS)
 def test_a_gradient_that_is_not_finite_for_a_large_cotangent_fails(name, seed, dtype, f):
     """In float32 double precision tells whether numbers on the way are too large for that."""
@@ -381,7 +382,7 @@ def test_a_rule_that_writes_into_its_cotangent_is_told_that(seed):
     assert Status.RAISED not in {finding.status for finding in report.findings}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", ["right", "cut off"])
 def test_small_cotangents_that_underflow_in_float16_are_no_error(name, seed):
     def f(x):

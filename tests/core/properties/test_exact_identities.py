@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine, gradgradcheck
 from adjudge.findings import AffineOff, Asymmetric
@@ -71,7 +72,7 @@ def saturated(sines, factor=1.0):
 TAIL = np.array([0.3, -1.2, 0.7, 2.0, -0.4, 1.1, 0.05])
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_modes_agree_to_the_rounding_of_an_output_that_stands_still(seed):
     alone, beside, wrong = (
         examine(rule, TAIL, modes=["R", "F"], seed=seed)
@@ -115,7 +116,7 @@ def inaccurate(values, amplified):
     return (values + amplified) - amplified
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_modes_that_differ_by_rounding_alone_are_not_inconsistent(seed):
     rule = ByHand(
         np.sin,
@@ -267,7 +268,7 @@ def linear(factor=1.0, constant=0.0, dtype=np.float64):
 
 
 @pytest.mark.parametrize("mode", ["R", "F"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_a_linear_function_is_checked_to_rounding(mode, seed):
     right = examine(linear(), X, modes=[mode], seed=seed)
     wrong = examine(linear(1 + 1e-12), X, modes=[mode], seed=seed)
@@ -358,7 +359,7 @@ def test_long_steps_keep_to_the_bounds():
     assert 0.1 <= np.min(seen) <= np.max(seen) <= 0.9
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_rounding_of_a_linear_rule_is_no_false_alarm(seed):
     rule = ByHand(lambda x: 3 * x, vjp=lambda x, w: inaccurate(3 * w, 3e5 * np.abs(w)))
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine, gradcheck, gradgradcheck, reference
 
@@ -291,7 +292,7 @@ def test_a_kept_report_keeps_no_array_of_the_check():
     assert (len(seen) > 0, alive) == (True, 0)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_reference_is_another_function_where_the_gap_is_no_cancellation(seed):
     x = np.random.default_rng(seed).uniform(0.5, 2.0, 1)
     exact = reference.twin(np.square)

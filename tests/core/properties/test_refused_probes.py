@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 import adjudge
 from adjudge import ByHand, Status, Verdict
 from adjudge.findings import LargeProbeRaised, ZeroProbeRaised
-
-SEEDS = range(10)
 
 
 def refusing(refuses, error=1.0):
@@ -28,8 +27,9 @@ def all_zero(w):
     return not np.any(w)
 
 
-def test_a_right_rule_that_refuses_large_cotangents_passes_and_that_is_told():
-    for seed in SEEDS:
+@over_seeds(10)
+def test_a_right_rule_that_refuses_large_cotangents_passes_and_that_is_told(seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=5)
 
         report = adjudge.examine(refusing(too_large), x, seed=seed)
@@ -41,16 +41,18 @@ def test_a_right_rule_that_refuses_large_cotangents_passes_and_that_is_told():
         assert "the vjp raises for a cotangent that is 2.1e+06 times" in str(report)
 
 
-def test_a_wrong_rule_that_refuses_large_cotangents_fails():
-    for seed in SEEDS:
+@over_seeds(10)
+def test_a_wrong_rule_that_refuses_large_cotangents_fails(seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=5)
 
         report = adjudge.examine(refusing(too_large, 1.01), x, seed=seed)
         assert report.verdict is Verdict.FAIL
 
 
-def test_a_rule_that_raises_for_zeros_fails_with_these_words():
-    for seed in SEEDS:
+@over_seeds(10)
+def test_a_rule_that_raises_for_zeros_fails_with_these_words(seeds):
+    for seed in seeds:
         x = np.random.default_rng(seed).normal(size=5)
 
         report = adjudge.examine(refusing(all_zero), x, seed=seed)
@@ -64,16 +66,17 @@ def test_a_rule_that_refuses_every_cotangent_raises_what_it_raises():
         adjudge.examine(refusing(lambda w: True), np.ones(3))
 
 
+@over_seeds(10)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", ["eigh", "svd", "eig"])
-def test_decompositions_with_a_free_phase_pass(name, dtype):
+def test_decompositions_with_a_free_phase_pass(name, dtype, seeds):
     def f(a):
         if name == "eigh":
             return torch.linalg.eigh(a + a.mH)[1].abs()
         return torch.linalg.svd(a)[0].abs() if name == "svd" else torch.linalg.eig(a)[1].abs()
 
-    for seed in SEEDS:
+    for seed in seeds:
         drawn = torch.Generator().manual_seed(seed)
         a = torch.randn(3, 3, dtype=getattr(torch, dtype), generator=drawn)
         assert adjudge.examine(f, a, seed=seed, blame=False).verdict is Verdict.PASS
@@ -121,8 +124,9 @@ def test_a_rule_that_raises_where_two_of_three_cotangents_are_absent_is_undefine
         assert "two of three are absent" in str(report)
 
 
+@over_seeds(10)
 @pytest.mark.backend("torch")
-def test_a_rule_that_raises_for_one_absent_cotangent_is_a_finding_and_no_error():
+def test_a_rule_that_raises_for_one_absent_cotangent_is_a_finding_and_no_error(seeds):
     def function(fills):
         class Pair(torch.autograd.Function):
             @staticmethod
@@ -140,7 +144,7 @@ def test_a_rule_that_raises_for_one_absent_cotangent_is_a_finding_and_no_error()
 
         return Pair.apply
 
-    for seed in SEEDS:
+    for seed in seeds:
         drawn = torch.Generator().manual_seed(seed)
         x, y = torch.randn(2, 4, dtype=torch.float64, generator=drawn)
         assert adjudge.examine(function(True), (x, y), seed=seed).verdict is Verdict.PASS

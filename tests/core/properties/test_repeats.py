@@ -6,6 +6,7 @@ import re
 import array_api_compat.numpy
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.engine import Environment, PlainBackend, replaced
@@ -280,7 +281,7 @@ def test_sums_of_the_few_digits_of_probes_are_exact_and_tried_with_more(shuffled
         assert not said(report)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("forward", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_where_a_device_adds_in_any_order_a_right_rule_passes(dtype, forward, seed):
@@ -341,7 +342,7 @@ def jittered(seed, factor=1.0, often=1.0, size=1e-6):
     return ByHand(np.sin, vjp=lambda x, w: factor * w * np.cos(x) * (1 + next(draws)))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("nondet_tol", [1e-4, 1e-2, 1.0])
 def test_a_spread_that_is_allowed_is_no_tolerance_of_the_derivative(nondet_tol, seed):
     """A gradient that is 2 % wrong passed, with `nondet_tol=1e-2` for a jitter of 1e-6."""
@@ -357,7 +358,7 @@ def test_a_spread_that_is_allowed_is_no_tolerance_of_the_derivative(nondet_tol, 
     assert {report.verdict for report in wrong} == {Verdict.FAIL}
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_a_spread_is_allowed_where_two_runs_happened_to_agree(seed):
     """Three calls of ten differ, and the two that are compared first do not, in half of cases."""
     x = np.linspace(0.2, 1.3, 12)

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 
@@ -113,21 +114,23 @@ def bisected(tolerance):
     return ByHand(forward, vjp=lambda x, w: w / (1 + 3 * forward(x) ** 2))
 
 
-def test_a_staircase_of_bisection_is_said_to_iterate():
-    for seed in range(10):
+@over_seeds(10)
+def test_a_staircase_of_bisection_is_said_to_iterate(seeds):
+    for seed in seeds:
         report = examine(bisected(1e-3), X, seed=seed)
 
         assert report.verdict is Verdict.FAIL
         assert "tolerance" in str(report), str(report)
 
 
-def test_one_entry_that_converges_last_is_no_mistake_of_one_entry():
+@over_seeds(10)
+def test_one_entry_that_converges_last_is_no_mistake_of_one_entry(seeds):
     """All others are exact to rounding, as those of a Newton iteration that stopped are."""
 
     def forward(x):
         return np.sin(x) + np.where(np.arange(6) == 3, 1e-8 * np.sin(40 * x), 0.0)
 
-    for seed in range(10):
+    for seed in seeds:
         report = examine(ByHand(forward, vjp=lambda x, w: w * np.cos(x)), X, seed=seed)
 
         assert report.verdict is Verdict.FAIL

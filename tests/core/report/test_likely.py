@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -78,7 +79,7 @@ def point(shape, dtype=np.float64):
     return np.random.default_rng(1).normal(size=shape).astype(dtype)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(("said", "mistake", "shape"), MISTAKES, ids=[m[0] for m in MISTAKES])
 def test_a_mistake_in_many_entries_is_called_by_its_name(said, mistake, shape, seed):
     report = examine(wave(shape, mistake), point(shape), seed=seed, mode="projected")
@@ -89,7 +90,7 @@ def test_a_mistake_in_many_entries_is_called_by_its_name(said, mistake, shape, s
     assert report.counts["evaluations"] + report.counts["vjps"] <= 90
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -108,7 +109,7 @@ def test_nothing_is_said_of_what_is_no_mistake_that_is_known(mistake, seed):
     assert set(details) == {""}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("index", [(0, 0), (5, 7), (11, 11)])
 def test_one_wrong_entry_of_many_is_no_row(index, seed):
     """Its row and its column are wrong as well, by no single factor, and no other is."""
@@ -121,7 +122,7 @@ def test_one_wrong_entry_of_many_is_no_row(index, seed):
     assert report.findings[0].detail.mistake == ""
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("said", "mistake"),
     [
@@ -142,7 +143,7 @@ def test_a_mistake_with_many_complex_numbers_is_called_by_its_name(said, mistake
     assert said in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("said", "mistake"),
     [
@@ -161,7 +162,7 @@ def test_forward_mode_names_the_mistake_in_many_entries_too(said, mistake, seed)
     assert said in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("said", "mistake", "shape"),
     [m for m in MISTAKES if m[0].startswith(("is 2", "is that", "is zero above"))],
@@ -174,7 +175,7 @@ def test_a_mistake_in_single_precision_is_called_by_its_name(said, mistake, shap
     assert said in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_derivative_along_symmetric_matrices_alone_is_said_to_be_that(seed):
     A = point((6, 6))
     x = A @ A.T + 6 * np.eye(6)
@@ -189,7 +190,7 @@ def test_a_derivative_along_symmetric_matrices_alone_is_said_to_be_that(seed):
     assert "directions='symmetric'" in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("said", "mistake"),
     [
@@ -209,7 +210,7 @@ def test_entries_of_many_magnitudes_are_moved_within_their_scale(said, mistake, 
     assert said in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_missing_mask_is_named(seed):
     x = point(FLAT)
     rule = ByHand(lambda x: np.maximum(x, 0) ** 2, vjp=lambda x, w: 2 * w * x)
@@ -220,7 +221,7 @@ def test_a_missing_mask_is_named(seed):
     assert said in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_the_only_positive_entry_says_nothing_about_the_sign(seed):
     x = -np.abs(point((6, 5)))
     x[2, 3] *= -1
@@ -231,7 +232,7 @@ def test_the_only_positive_entry_says_nothing_about_the_sign(seed):
     assert report.findings[0].detail.mistake == ""
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_fast_function_takes_ladders_for_its_sums(seed):
     rule = ByHand(lambda x: np.sin(300 * x), vjp=lambda x, w: 600 * w * np.cos(300 * x))
 
@@ -240,7 +241,7 @@ def test_a_fast_function_takes_ladders_for_its_sums(seed):
     assert "is 2 times the reference" in report.findings[0].detail.mistake
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("most", "mistake"),
     [
@@ -274,7 +275,7 @@ def test_forward_mode_ends_the_sums_though_it_can_rule_no_guess_out(seed):
     assert report.counts["evaluations"] <= 145
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_gradient_of_equal_numbers_fits_many_shifts_and_none_is_tried(seed):
     rule = ByHand(lambda x: np.sum(x), vjp=lambda x, w: w * np.where(np.arange(300) % 2, 2.0, 1.0))
 

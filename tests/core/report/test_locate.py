@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.limits import Limits
@@ -73,7 +74,7 @@ def test_several_wrong_entries_are_all_named(n, k, seed):
     assert report.entries[1].name in report.findings[0].detail.also.names
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_opposite_errors_of_neighbours_are_both_named(seed):
     def vjp(x, w):
         g = w * np.cos(x)
@@ -176,7 +177,7 @@ def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     assert report.counts["evaluations"] <= 72
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -264,7 +265,7 @@ def searched(errors, noise=0.0, seed=0):
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-3, 0.05])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_the_search_finds_one_error_under_noise(noise, seed):
     errors = np.zeros(20_000)
     errors[777 * (seed + 1)] = 1.0
@@ -291,7 +292,7 @@ def test_the_search_tests_nothing_where_the_residual_is_noise():
     assert not search.many
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("jvp", "said"),
     [

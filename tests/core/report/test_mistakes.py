@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds, seeds
 
 from adjudge.report.mistakes import DerivativePair, diagnose
 
@@ -239,9 +240,10 @@ def test_nothing_is_said_of_a_right_derivative(shape, dtype):
     assert text is None
 
 
+@over_seeds(20)
 @pytest.mark.parametrize("shape", [(1,), (2,), (24,), (4, 6), (3, 3), (2, 3, 4), ()])
-def test_nothing_is_said_of_a_random_derivative(shape):
-    for seed in range(20):
+def test_nothing_is_said_of_a_random_derivative(shape, seeds):
+    for seed in seeds:
         right, wrong = truth(*shape, seed=seed), truth(*shape, seed=seed + 1000)
         x = truth(*shape, seed=seed + 2000).reshape(-1)
 
@@ -269,9 +271,10 @@ def test_a_coarse_dtype_seldom_takes_a_random_derivative_for_a_pattern(shape, dt
     assert len(claimed) <= 2, claimed
 
 
-def test_nothing_is_said_of_scattered_random_errors():
+@over_seeds(20)
+def test_nothing_is_said_of_scattered_random_errors(seeds):
     right = truth(4, 6)
-    for seed in range(20):
+    for seed in seeds:
         random = np.random.default_rng(seed)
         some = random.permutation(24).reshape(4, 6) < 11
         wrong = np.where(some, random.normal(size=(4, 6)), right)
@@ -528,7 +531,7 @@ def test_a_mistake_with_complex_numbers_is_called_by_its_name(mistake):
     assert text == f"the automatic derivative {sentence}"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_nothing_is_said_of_a_right_or_random_complex_derivative(seed):
     right = truth(3, 4) + 1j * truth(3, 4, seed=1)
     wrong = truth(3, 4, seed=seed + 10) + 1j * truth(3, 4, seed=seed + 30)

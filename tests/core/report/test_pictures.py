@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.report.pictures import LEVELS, error_by_step, heat_map, pictures
@@ -41,8 +42,9 @@ def errors_of(report):
     return np.array(pair.errors, float)
 
 
-def test_the_errors_of_all_entries_show_which_is_wrong():
-    for seed in range(10):
+@over_seeds(10)
+def test_the_errors_of_all_entries_show_which_is_wrong(seeds):
+    for seed in seeds:
         errors = errors_of(examine(scan_vjp(1.02), X, mode="full", seed=seed))
 
         assert errors.shape == (5, 5)
@@ -76,9 +78,10 @@ def test_columns_that_agree_together_have_no_error_of_their_own():
     assert np.isnan(errors).any(0).tolist() == [k % 2 == 1 for k in range(9)]
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
-def test_the_worst_entry_has_its_difference_quotients_by_step(mode):
-    for seed in range(10):
+def test_the_worst_entry_has_its_difference_quotients_by_step(mode, seeds):
+    for seed in seeds:
         report = examine(scan_vjp(1.02), X, mode=mode, seed=seed)
         steps, slopes = np.array(report.worst.steps).T
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 import adjudge
 from adjudge import ByHand, Verdict
@@ -38,9 +39,10 @@ def table(report):
     return [line.split() for line in lines[start : start + 4]]
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
-def test_the_table_says_which_input_is_wrong(mode):
-    for seed in range(10):
+def test_the_table_says_which_input_is_wrong(mode, seeds):
+    for seed in seeds:
         report = adjudge.examine(rule(1, 1, 1.5), INPUTS, seed=seed, mode=mode)
         head, first, second, third = table(report)
 
@@ -67,9 +69,10 @@ def test_a_right_check_and_a_single_pair_have_no_table():
     assert "WRONG" not in str(right) + str(alone)
 
 
-def test_of_several_wrong_inputs_the_first_is_named():
+@over_seeds(10)
+def test_of_several_wrong_inputs_the_first_is_named(seeds):
     """The second input is off by more, and would otherwise be the first."""
-    for seed in range(10):
+    for seed in seeds:
         for mode in ("full", "projected"):
             report = adjudge.examine(rule(1, 1.001, 5), INPUTS, seed=seed, mode=mode)
 
@@ -77,20 +80,22 @@ def test_of_several_wrong_inputs_the_first_is_named():
             assert report.findings[0].detail.first.relative == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_the_likely_mistake_is_that_of_the_input_named():
-    for seed in range(10):
+@over_seeds(10)
+def test_the_likely_mistake_is_that_of_the_input_named(seeds):
+    for seed in seeds:
         report = adjudge.examine(rule(1, 3, -1), INPUTS, seed=seed, mode="projected")
         text = text_of(report.findings[0])
 
         assert "with respect to inputs[1] is 3 times the reference in 15 of 15 entries" in text
 
 
-def test_the_likely_mistake_is_that_of_the_output_named():
+@over_seeds(10)
+def test_the_likely_mistake_is_that_of_the_output_named(seeds):
     def vjp(x, w):
         return 1.001 * w[0] * np.cos(x) - 3 * w[1] * np.sin(x)
 
     x = np.linspace(0.2, 1.2, 5)
-    for seed in range(10):
+    for seed in seeds:
         report = adjudge.examine(
             ByHand(lambda x: (np.sin(x), np.cos(x)), vjp=vjp), x, seed=seed, mode="full"
         )
@@ -157,14 +162,15 @@ def test_a_factor_that_is_nearly_one_is_named_by_its_digits():
     assert "is 1.0000002 times the reference wherever it was looked at" in text
 
 
+@over_seeds(10)
 @pytest.mark.parametrize(
     ("factor", "said"), [(np.float64(np.float32(1 / 3)) * 3, True), (1 + 1e-4, False)]
 )
-def test_what_is_off_by_as_much_as_float32_rounds_may_have_been_rounded_to_it(factor, said):
+def test_what_is_off_by_as_much_as_float32_rounds_may_have_been_rounded_to_it(factor, said, seeds):
     x = np.linspace(0.1, 1.2, 5)
     off = ByHand(np.sin, vjp=lambda x, w: factor * w * np.cos(x))
 
-    for seed in range(10):
+    for seed in seeds:
         report = adjudge.examine(off, x, seed=seed)
 
         assert ("or was a number in it rounded to float32?" in str(report)) is said, report

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import array_api_compat.numpy
 import numpy as np
 import pytest
+from scenarios import seeds
 
 import adjudge
 from adjudge import InputError, NotSupportedError, Verdict
@@ -78,7 +79,7 @@ def watching(engine, **options):
     )
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.5])
 def test_it_takes_no_more_than_its_share_of_the_time(engine, share, seed):
     calls = round(20 / share)
@@ -92,7 +93,7 @@ def test_it_takes_no_more_than_its_share_of_the_time(engine, share, seed):
     assert watch.report.headline == "PASS: no call that was judged is wrong"
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_wrong_rule_is_found_and_no_right_one(engine, seed):
     engine.factor, engine.above = 1.01, 1.0  # where x is above 1
 
