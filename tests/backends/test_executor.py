@@ -101,8 +101,8 @@ def test_modules_are_evaluated_one_after_another(threads):
 
 
 def test_derivatives_are_evaluated_here_and_a_note_says_so(threads):
-    here = examine(jnp.sin, jnp.ones(3), order=2, seed=1)
-    there = examine(jnp.sin, jnp.ones(3), order=2, seed=1, executor=threads)
+    here = examine(jnp.sin, jnp.ones(3), modes=["RR"], seed=1)
+    there = examine(jnp.sin, jnp.ones(3), modes=["RR"], seed=1, executor=threads)
 
     assert notes(there) == ["DERIVATIVE"]
     assert numbers(here) == numbers(there)
