@@ -5,6 +5,7 @@ import importlib
 import numpy as np
 import pytest
 from frameworks import adjudge_autograd, anp
+from scenarios import seeds
 
 import adjudge
 from adjudge.findings import Status, Verdict
@@ -44,7 +45,7 @@ def test_complex_derivatives_are_adjoints(f, order):
     assert adjudge.examine(f, Z, order=order, backend="autograd", seed=1)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("mode", ["R", "F"])
 def test_a_wrong_rule_of_a_user_fails_and_a_right_one_passes(seed, mode):
     extend = importlib.import_module("autograd.extend")

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from scenarios import over_seeds, seeds
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("flint")
@@ -67,8 +68,9 @@ class SharedMaximum(torch.autograd.Function):
         return w * tied / tied.sum() * (1.0 if tied.sum() > 1 else 3.0)
 
 
-def test_a_rule_that_is_right_at_a_tie_alone_fails():
-    for seed in range(10):
+@over_seeds(10)
+def test_a_rule_that_is_right_at_a_tie_alone_fails(seeds):
+    for seed in seeds:
         wrong = exactly(SharedMaximum.apply, tensor(1.0, 1.0, 0.4), seed=seed)
         right = exactly(torch.amax, tensor(1.0, 1.0, 0.4), seed=seed)
         assert (wrong.verdict, right.verdict) == (FAIL, PASS)
@@ -142,11 +144,12 @@ NARROW = {
 }
 
 
+@over_seeds(3, always=2)
 @pytest.mark.parametrize("name", NARROW)
-def test_an_error_that_is_found_without_it_is_found_beside_an_exact_reference(name):
+def test_an_error_that_is_found_without_it_is_found_beside_an_exact_reference(name, seeds):
     dtype, factor, entry, refused = NARROW[name]
     x = tensor(0.3, 2.0, 0.9, 1.4, -0.7, dtype=dtype)
-    for seed in range(3):
+    for seed in seeds:
         right, wrong = (
             exactly(planted(*SLOPE, by, entry, refused), x, seed=seed) for by in (1.0, factor)
         )
@@ -202,11 +205,12 @@ FORMULAS = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("name", FORMULAS)
-def test_an_error_of_one_entry_is_not_taken_for_scatter(name, mode):
+def test_an_error_of_one_entry_is_not_taken_for_scatter(name, mode, seeds):
     """Seen through a projection one wrong entry is another part of the whole at each point."""
-    for seed in range(10):
+    for seed in seeds:
         x = tensor(*np.random.default_rng(seed).uniform(0.1, 0.9, 12))
         right, wrong = (
             exactly(planted(*FORMULAS[name], factor, 5), x, seed=seed, mode=mode)
@@ -216,23 +220,25 @@ def test_an_error_of_one_entry_is_not_taken_for_scatter(name, mode):
         assert wrong.entries[0].wrt == "inputs[0][5]"
 
 
-def test_an_error_at_x_alone_is_not_taken_for_scatter():
+@over_seeds(10)
+def test_an_error_at_x_alone_is_not_taken_for_scatter(seeds):
     def wrong_at(numbers):
         here = torch.tensor(numbers, dtype=torch.float64)
         return lambda x: (1 + torch.where(x == here, 1e-8 * x, 0.0)) * torch.cos(x)
 
-    for seed in range(10):
+    for seed in seeds:
         numbers = np.random.default_rng(seed).uniform(0.1, 0.9, 3).tolist()
         report = exactly(planted(torch.sin, wrong_at(numbers)), tensor(*numbers), seed=seed)
         assert report.verdict is FAIL
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("x", [1e-2, 1e-3, 1e-4])
-def test_a_rule_that_loses_digits_is_not_called_wrong(x):
+def test_a_rule_that_loses_digits_is_not_called_wrong(x, seeds):
     """`1 - cos x` has ten digits at 1e-3, and the same ten at all points close to it."""
     x, f = tensor(x, 2 * x), lambda x: x - torch.sin(x)
 
-    for seed in range(10):
+    for seed in seeds:
         right, wrong = (
             exactly(planted(f, lambda x: 1 - torch.cos(x), factor), x, seed=seed)
             for factor in (1.0, 1.001)
@@ -336,7 +342,7 @@ def test_a_saturated_rule_is_told_what_is_known_and_what_rounding_makes():
     assert 'pass reference="exact"' in str(adjudge.examine(cancels, x, seed=1))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(("residue", "verdict"), [(1e-17, Verdict.PASS), (1e-8, Verdict.FAIL)])
 def test_rounding_where_the_derivative_is_zero_is_measured_beside_the_other_entries(
     residue, verdict, seed

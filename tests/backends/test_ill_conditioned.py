@@ -25,8 +25,9 @@ def point():
     )
 
 
-def test_modes_that_are_apart_by_rounding_alone_are_consistent():
-    for seed in range(10):
+@over_seeds(10)
+def test_modes_that_are_apart_by_rounding_alone_are_consistent(seeds):
+    for seed in seeds:
         report = examine(likelihood, point(), modes=["R", "F"], seed=seed, blame=False)
 
         assert report.verdict is Verdict.PASS, report

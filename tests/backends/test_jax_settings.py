@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 import adjudge
 from adjudge import Verdict
@@ -127,12 +128,13 @@ def with_rule(vjp):
     return lambda x: rule(x)
 
 
+@over_seeds(10)
 @pytest.mark.usefixtures("coarse")
-def test_a_function_without_products_is_judged_as_exactly_as_its_dtype():
+def test_a_function_without_products_is_judged_as_exactly_as_its_dtype(seeds):
     x = jnp.linspace(0.5, 2.0, 5)
     wrong = with_rule(lambda x, w: 1.001 * w * jnp.cos(x))
 
-    for seed in range(10):
+    for seed in seeds:
         report = adjudge.examine(jnp.sin, x, seed=seed)
         assert report.verdict is Verdict.PASS
         assert "IMPRECISE" not in str(report)

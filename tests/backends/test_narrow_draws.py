@@ -139,7 +139,7 @@ JAX = {
 }
 
 
-LONG = ("gumbel", "a linear system")
+LONG = ("gumbel", "a linear system", "normal", "categorical")
 """What takes longest: other numbers are drawn alike, and go into other functions."""
 
 

@@ -26,7 +26,8 @@ def test_a_part_in_a_narrower_dtype_is_no_error(adjudge_backend, spoiled, name, 
     f = (JAX if adjudge_backend.name == "jax" else TORCH)[name]
     wrong = [spoiled(f, lambda x, g: 1.05 * g), spoiled(f, lambda x, g: -g)]
     often = name == "a small bfloat16"
-    for seed in seeds if often else seeds[:2]:
+    few = 1 if adjudge_backend.name == "jax" else 2
+    for seed in seeds if often else seeds[:few]:
         dtype = "float64" if "float64" in name else "float32"
         x = adjudge_backend.array(np.random.default_rng(seed).standard_normal(4), dtype)
         options = {"mode": "projected" if seed % 2 else "full", "seed": seed, "blame": False}

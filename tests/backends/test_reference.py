@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from precise import exp, mpmath
-from scenarios import cells, on_both
+from scenarios import cells, long, on_both, seeds
 
 from adjudge import Verdict, examine, gradgradcheck, reference
 from adjudge.errors import NotSupportedError
@@ -44,7 +44,7 @@ def planted(adjudge_backend, with_vjp):
 @cells(
     ("name", "point"),
     torch=[(name, point) for name in REFERENCES for point in POINTS],
-    jax=[("mpmath", "tail"), ("mpmath", "mixed"), ("jvp", "ordinary"), ("vjp", "mixed")],
+    jax=[("mpmath", "tail"), long("mpmath", "mixed"), long("jvp", "ordinary"), ("vjp", "mixed")],
 )
 def test_a_right_derivative_passes_and_a_wrong_one_fails(adjudge_backend, planted, name, point):
     x, given = adjudge_backend.array(POINTS[point]), REFERENCES[name]
@@ -65,7 +65,7 @@ def test_without_a_reference_what_is_wrong_in_a_tail_stays_open(adjudge_backend,
 
 
 @on_both
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_what_is_right_in_a_tail_is_proved_by_an_exact_replay(adjudge_backend, planted, seed):
     report = examine(planted(1.0), adjudge_backend.array([40.0]), seed=seed)
 

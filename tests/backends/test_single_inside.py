@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scenarios import seeds
 
 import adjudge
 from adjudge import Status, Verdict
@@ -108,7 +109,7 @@ def inputs(seed, size=6):
     return tuple(random.normal(size=size).view(Single) for _ in range(2))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("f", [wave, growth, drift])
 def test_right_rules_pass_with_a_note_at_every_seed(engine, f, seed):
     report = adjudge.examine(f, inputs(seed), backend=engine, seed=seed)
@@ -119,7 +120,7 @@ def test_right_rules_pass_with_a_note_at_every_seed(engine, f, seed):
     assert "the engine computes float64 to 1.2e-07: it is judged by that" in str(report)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_wrong_rules_fail_at_every_seed(monkeypatch, tape, engine, mistake, seed):
     function, rule = MISTAKES[mistake]

@@ -9,7 +9,6 @@ from adjudge import Verdict
 
 pytestmark = pytest.mark.backend("jax")
 
-SEEDS = range(10)
 X = (0.3, 0.7), (0.2, 1.1)
 
 
@@ -102,10 +101,11 @@ def test_a_rule_that_is_wrong_for_one_input_alone_fails(make, modes, seeds):
             assert report.verdict is verdict, report
 
 
-def test_a_rule_that_is_wrong_for_one_output_alone_fails():
+@over_seeds(10)
+def test_a_rule_that_is_wrong_for_one_output_alone_fails(seeds):
     x = jnp.asarray(X[1])
 
-    for seed in SEEDS:
+    for seed in seeds:
         for alone, verdict in ((1.0, Verdict.PASS), (-1.0, Verdict.FAIL)):
             assert adjudge.examine(pair(alone), x, seed=seed).verdict is verdict
 

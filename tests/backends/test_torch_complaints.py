@@ -2,6 +2,7 @@
 
 import pytest
 from frameworks import torch
+from scenarios import seeds
 
 import adjudge
 from adjudge import Status
@@ -129,7 +130,7 @@ def test_dropout_that_is_seeded_inside_passes_with_a_note(x):
     assert statuses(report) <= {Status.DRAWS_RANDOM}
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_random_numbers_from_a_generator_of_the_user_are_held_fixed(rule, x, seed):
     generator = torch.Generator().manual_seed(seed)
     before = generator.get_state()

@@ -2,6 +2,7 @@
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 from adjudge import Verdict, examine
 from adjudge.findings import LayoutMatters, NotHomogeneous
@@ -34,10 +35,11 @@ def details(report):
     return [type(f.detail) for f in report.findings if f.verdict is Verdict.FAIL]
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 2)])
-def test_a_rule_that_reads_memory_from_its_start_fails(rule, shape):
+def test_a_rule_that_reads_memory_from_its_start_fails(rule, shape, seeds):
     """Behind a concatenation it gives the gradient of another part."""
-    for seed in SEEDS:
+    for seed in seeds:
         right = rule(torch.sin, lambda x, g: g * x.cos())
         wrong = rule(torch.sin, lambda x, g: from_its_start(g) * x.cos())
 
@@ -47,10 +49,11 @@ def test_a_rule_that_reads_memory_from_its_start_fails(rule, shape):
         assert "with an offset in memory" in str(report)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("shape", [(5,), (3, 4)])
-def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(rule, shape):
+def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(rule, shape, seeds):
     x = at(*shape, dtype=torch.complex128)
-    for seed in SEEDS:
+    for seed in seeds:
         right = rule(torch.sin, lambda x, g: g * x.cos().conj())
         wrong = rule(torch.sin, lambda x, g: without_conjugation(g) * x.cos().conj())
 
@@ -58,12 +61,13 @@ def test_a_rule_that_ignores_a_conjugation_that_is_not_done_yet_fails(rule, shap
         assert [LayoutMatters] == details(examine(wrong, (x,), seed=seed, blame=False))
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("size", [(), (1,)])
-def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(rule, size):
+def test_a_loss_whose_gradient_is_cut_off_below_a_magnitude_fails(rule, size, seeds):
     def f(x):
         return (x * x).sum().reshape(size)
 
-    for seed in SEEDS:
+    for seed in seeds:
         right = rule(f, lambda x, g: 2 * g * x)
         wrong = rule(f, lambda x, g: 2 * torch.where(g.abs() < 1e-5, 0.0, g) * x)
 

@@ -4,6 +4,7 @@ from collections import namedtuple
 
 import pytest
 from frameworks import adjudge_torch, torch
+from scenarios import seeds
 
 import adjudge
 
@@ -337,7 +338,7 @@ class SineAndExp(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("mode", ["projected", "full"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_a_rule_that_forgets_an_output_where_there_are_cotangents_of_several_fails(seed, mode, x):
     def right(x):
         return x.sin(), x.exp()

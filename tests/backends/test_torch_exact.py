@@ -505,7 +505,7 @@ def from_a_bracket_that_moves(x):
     return (low + high) / 2
 
 
-@over_seeds(10)
+@over_seeds(10, always=2)
 @pytest.mark.parametrize(
     ("f", "verdict"),
     [
@@ -773,7 +773,7 @@ def attention(seed, wrong=None):
     return attend, inputs
 
 
-@pytest.mark.parametrize("seed", [0, 8, *map(long, [4, 5, 6])])  # of which all but 0 are saturated
+@pytest.mark.parametrize("seed", [8, *map(long, [0, 4, 5, 6])])  # of which all but 0 are saturated
 def test_a_term_that_every_plain_computation_loses_is_no_error(seed):
     attend, inputs = attention(seed)
     report = adjudge.examine(attend, inputs, reference="exact", seed=seed, modes=["R"], blame=False)
@@ -811,7 +811,7 @@ def test_an_error_of_one_entry_is_found_beside_several_outputs():
         assert "[3, 2]" in str(wrong)
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(10, always=2))
 @pytest.mark.parametrize("name", WIDE)
 def test_an_error_of_one_entry_among_many_is_found_beside_an_exact_reference(name, seed):
     f, entry = WIDE[name], (7 * seed + 3) % 30

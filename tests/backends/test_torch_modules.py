@@ -4,6 +4,7 @@ import importlib.util
 from contextlib import suppress
 
 import pytest
+from scenarios import over_seeds
 
 import adjudge
 
@@ -216,9 +217,10 @@ def checkpointed(part):
     return Checkpoint.apply
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
 @pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
-def test_a_checkpoint_that_is_given_parameters_is_judged(dtype, twice):
+def test_a_checkpoint_that_is_given_parameters_is_judged(dtype, twice, seeds):
     class Block(torch.nn.Module):
         def __init__(self, part):
             super().__init__()
@@ -234,7 +236,7 @@ def test_a_checkpoint_that_is_given_parameters_is_judged(dtype, twice):
 
     torch.manual_seed(0)
     x = torch.randn(3, 4, dtype=getattr(torch, dtype), requires_grad=True)
-    for seed in range(10):
+    for seed in seeds:
         for part in (1.0, 1.01):
             block = Block(part).to(x.dtype)
             held = {name: one.clone() for name, one in block.state_dict().items()}

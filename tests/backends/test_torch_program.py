@@ -6,6 +6,7 @@ import sys
 import mpmath
 import numpy as np
 import pytest
+from scenarios import over_seeds, seeds
 
 torch = pytest.importorskip("torch")
 flint = pytest.importorskip("flint")
@@ -330,7 +331,7 @@ def test_a_wrong_translation_is_found(monkeypatch, name, f):
         assert mistranslated(wrong) is not None
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", ["layer norm", "group norm"])
 def test_what_a_step_rounds_by_cancellation_is_no_other_function(name, seed):
     """Of a number close to its mean little is left when that is taken off: a norm of it was said to
@@ -579,15 +580,18 @@ VERDICTS = {
 }
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", VERDICTS)
-def test_errors_of_1e_12_fail_beside_an_exact_reference_and_rounding_does_not(name):
+def test_errors_of_1e_12_fail_beside_an_exact_reference_and_rounding_does_not(name, seeds):
     f = VERDICTS[name]
-    for seed in range(10):
+    for seed in seeds:
         x = numbers(3, 3, seed=seed)
         right = adjudge.examine(f, (x,), reference="exact", seed=seed)
         assert right.verdict is not Verdict.FAIL, str(right)
     for delta in (1e-8, 1e-10, 1e-12):
-        wrong = adjudge.examine(lambda a, d=delta: f(Off.apply(a, d)), (x,), reference="exact")
+        wrong = adjudge.examine(
+            lambda a, d=delta: f(Off.apply(a, d)), (x,), reference="exact", blame=False
+        )
         assert wrong.verdict is Verdict.FAIL, (delta, str(wrong))
 
 

@@ -14,7 +14,6 @@ with suppress(ImportError):  # absent: every test here is skipped by its mark
 
 pytestmark = pytest.mark.backend("torch")
 
-SEEDS = range(10)
 FEW = range(4)
 """The numbers are drawn by each function in its own way, and replayed by one mechanism."""
 
@@ -113,11 +112,12 @@ def test_a_narrow_dropout_is_judged(dtype):
         assert adjudge.examine(wrong, x, seed=seed).verdict is Verdict.FAIL
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("count", [1, 2])
-def test_numbers_that_drop_everything_hide_no_mistake(count):
+def test_numbers_that_drop_everything_hide_no_mistake(count, seeds):
     x = torch.linspace(0.5, 2, count, dtype=torch.float64)
 
-    for seed in SEEDS:
+    for seed in seeds:
         torch.manual_seed(seed)
         assert adjudge.examine(backward_of(lambda g, mask: 2 * g * mask), x, seed=seed)
         wrong = adjudge.examine(backward_of(lambda g, mask: g * mask), x, seed=seed)
@@ -169,13 +169,14 @@ def test_a_function_that_is_asked_for_its_samplers_writes_into_no_array_of_the_c
     assert torch.equal(x, before)
 
 
-def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(x, scaled_sin):
+@over_seeds(10)
+def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(x, scaled_sin, seeds):
     wrong = scaled_sin(backward=1.01)
 
     def f(x):
         return wrong(torch.distributions.Normal(x, x.exp()).rsample())
 
-    for seed in range(10):
+    for seed in seeds:
         report = adjudge.gradgradcheck(f, x, raise_exception=False, seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL
 

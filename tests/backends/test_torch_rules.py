@@ -2,6 +2,7 @@
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds, seeds
 
 import adjudge
 from adjudge import Status
@@ -217,7 +218,7 @@ def test_zeros_that_give_nan_at_a_pole_are_no_undefined_cotangent(rule, backward
     assert (Status.UNDEFINED in {finding.status for finding in report.findings}) is wrong
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_equal_nan_is_what_a_rule_gives_where_x_is_nan(rule, seed):
     x = torch.tensor([0.3, float("nan")], dtype=torch.float64)
     for backward in (LOG["right"], lambda x, w: 1.01 * w / x):
@@ -270,9 +271,10 @@ OF_TANGENT = {
 """What a rule for the derivative of a jvp makes of the tangent of that."""
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", OF_TANGENT)
 @pytest.mark.parametrize("of", ["loss", "entries"])
-def test_the_derivative_of_a_jvp_follows_its_tangent(rule, name, of):
+def test_the_derivative_of_a_jvp_follows_its_tangent(rule, name, of, seeds):
     made = OF_TANGENT[name]
     push = rule(
         lambda v, x: v * x.cos(),
@@ -284,7 +286,7 @@ def test_the_derivative_of_a_jvp_follows_its_tangent(rule, name, of):
     def f(x):
         return sine(x).sum() if of == "loss" else sine(x)
 
-    for seed in range(10):
+    for seed in seeds:
         report = adjudge.examine(f, (x,), modes=["F", "RF"], seed=seed, blame=False)
         assert report.modes["F"].name == "PASS"
         assert report.modes["RF"].name == ("PASS" if name == "as it is" else "FAIL")

@@ -5,6 +5,7 @@ than that of their weights are judged in double precision.
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 import adjudge
 from adjudge import Verdict
@@ -106,11 +107,12 @@ def test_a_right_derivative_passes_in_every_mode_and_a_wrong_one_fails(rule, f, 
     assert wrong.verdict is Verdict.FAIL
 
 
+@over_seeds(10, always=2)
 @pytest.mark.parametrize("f", [parts, added, sixteen_bits])
-def test_so_it_is_at_every_seed(rule, f):
+def test_so_it_is_at_every_seed(rule, f, seeds):
     off = scaled(rule, 1e-4)
 
-    for seed in SEEDS:
+    for seed in seeds:
         assert judged(f, seed).verdict is Verdict.PASS
         assert judged(lambda x: f(off(x)), seed).verdict is Verdict.FAIL
 
@@ -152,8 +154,9 @@ def test_a_tensor_that_others_have_made_stays_as_it_is():
     assert dtypes == {torch.float32}
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("error", [0.0, 1e-5])
-def test_what_a_checkpoint_computes_again_is_what_it_was(rule, error):
+def test_what_a_checkpoint_computes_again_is_what_it_was(rule, error, seeds):
     """In float32, with weights that the function closes over."""
     torch.manual_seed(0)
     layer, off = torch.nn.Linear(4, 4), scaled(rule, error)
@@ -166,7 +169,7 @@ def test_what_a_checkpoint_computes_again_is_what_it_was(rule, error):
 
         return torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False)
 
-    for seed in SEEDS:
+    for seed in seeds:
         report = judged(f, seed, torch.float32)
 
         assert report.verdict is (Verdict.FAIL if error else Verdict.PASS), str(report)

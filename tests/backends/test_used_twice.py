@@ -2,6 +2,7 @@
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 import adjudge
 from adjudge import ByHand, Status, Verdict
@@ -90,8 +91,9 @@ def test_what_is_kept_with_its_own_call_passes(x, where, dtype):
         assert not report.findings
 
 
-def test_a_gate_that_is_kept_in_a_dict_is_found(x):
-    for seed in SEEDS:
+@over_seeds(10)
+def test_a_gate_that_is_kept_in_a_dict_is_found(x, seeds):
+    for seed in seeds:
         report = adjudge.examine(first_call_alone(), x, seed=seed)
         assert report.findings[0].status is Status.INCONSISTENT
 
