@@ -1432,8 +1432,9 @@ class AutomaticRounding(Stage):
     rounding.
 
     A derivative that is right in formula and ill-conditioned changes by as much, and would fail
-    without this. So does what changes for a part of the probe alone, and where f is loud, and that
-    is not enough, the scatter farther off (`scatter`). Among many failing rows only some are tried, and the one that changes least stands
+    without this. So does what changes for a part of the probe alone, where terms that cancel do not
+    depend on x. Where f is loud, and that is not enough, its scatter farther off counts as well
+    (`scatter`). Among many failing rows only some are tried, and the one that changes least stands
     for the rest. A value that is far off at x, and right at all points tried around it, is wrong at
     x alone and is allowed nothing. Costs three evaluations of the derivative for each row that is
     tried, or up to thirteen. Ours, in the spirit of stochastic arithmetic.
