@@ -81,7 +81,7 @@ def _gather(whole: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return whole[tuple(like.indices())]
     blocks = like.values().shape
     flat = _coordinates(like)
-    return whole.reshape(-1)[flat].reshape(blocks)
+    return whole.reshape(-1, *like.shape[2:])[flat].reshape(blocks)
 
 
 def _coordinates(like: torch.Tensor) -> torch.Tensor:
@@ -112,7 +112,8 @@ def with_implied_zeros(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor
         full = ones.to_sparse(like.sparse_dim()).coalesce()
     elif like.layout in BLOCKED:
         size = tuple(like.values().shape[1:3])
-        full = ones.to_sparse(layout=like.layout, blocksize=size)
+        inner = like.dense_dim()
+        full = ones.to_sparse(layout=like.layout, blocksize=size, dense_dim=inner)
     else:
-        full = ones.to_sparse(layout=like.layout)
+        full = ones.to_sparse(layout=like.layout, dense_dim=like.dense_dim())
     return _with_values(full, _gather(values, full))

@@ -78,6 +78,13 @@ def _position(name: str) -> tuple[str, int]:
     return found.group(1).rpartition("'")[2], int(found.group(2) or 0)
 
 
+def _of_backward(finding: Finding, detail: Unrepeatable) -> bool:
+    """Returns whether a backward pass varies: as a rule, or as the function whose derivative is
+    taken once more.
+    """
+    return detail.rule is Rule.VJP or (detail.rule is None and finding.entry.startswith("grad("))
+
+
 def words_of(report: Report, numbering: Numbering, nondet_tol: float) -> Iterator[str]:
     """Yields what `torch.autograd.gradcheck` says of the same failures, each once."""
     said: dict[str, None] = {}
@@ -96,7 +103,7 @@ def _words(
             yield "Numerical gradient for function expected to be zero"
         if finding.verdict is Verdict.FAIL:
             yield from _mismatches(finding, report, numbering)
-    elif isinstance(detail, Unrepeatable) and detail.rule is Rule.VJP:
+    elif isinstance(detail, Unrepeatable) and _of_backward(finding, detail):
         yield (
             "Backward is not reentrant, i.e., running backward with same input and grad_output "
             "multiple times gives different values, although analytical gradient matches "

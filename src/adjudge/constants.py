@@ -351,6 +351,14 @@ NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
 larger change is allowed. The value is ours and has no derivation."""
+UNSEEN_FACTOR = 2
+"""A replay overrules no differences that are farther from it than this many times the error bars of
+both, that of the replay with the rounding of the program in it: f has done more than was recorded.
+Without it a gradient of zero of `torch.tensor([x[0], x[1]])` passes. The value is ours."""
+MOST_TRIED = 256
+"""So many outputs of a jvp are asked for their rounding beside x. Where only the worst were, and
+the one that changes least stood for the rest, the right jvp of a matrix function with eigenvalues
+1e-10 apart failed. It bounds the time alone. The value is ours."""
 LEAST_PART = 1 / 2
 """Where the terms of a rule are linear in its probe and hardly depend on x, their rounding is the
 same at all points beside x, and would count as an error. Of a random part of the probe it is
@@ -901,6 +909,14 @@ value, where all numbers inside of f move by one spacing up or down. One operati
 nearest is off by a quarter of that, and its approximation by some units more. Right derivatives of
 the suite need 0.92 of it at most, and wrong ones, in its place, are off by 9.7 and more; with 4 an
 error of 1e-6 by a factor in float32, which is 7.9 spacings, passes. The value is ours."""
+GROSS_POWER = 1 / 4
+"""Numbers inside of f are not moved by their rounding where a derivative is off by more than this
+power of the spacing of its dtype, as a part of what f has by its own value over the scale of x:
+1e-4 in float64. It costs time alone where it is larger. Where it is smaller, a right derivative
+whose rule loses so many digits, and f none, fails. The value is ours."""
+GROSS_BARS = 2.0**10
+"""It has to be off by this many error bars of the differences as well, which know the rounding of
+f. The value is ours."""
 OTHER_VALUE_FACTOR = 64
 """A value is no rounded one where it is off, at x and at all points around it, by this many times
 what it moves by where all numbers inside of f move by one spacing up or down. Without it a function

@@ -1,5 +1,6 @@
 """Forward and reverse mode of ill-conditioned functions agree to fewer digits, and are right."""
 
+import numpy as np
 import pytest
 from frameworks import torch
 from scenarios import over_seeds
@@ -75,3 +76,36 @@ def test_an_error_is_no_rounding_where_every_step_changes_the_derivative(scaled,
             report = examine(f, hilbert(order), modes=["R", "F"], seed=seed, blame=False)
 
             assert report.verdict is (Verdict.FAIL if off else Verdict.PASS), report
+
+
+def with_gap(gap, seed):
+    """Returns a symmetric matrix with two eigenvalues that are so far apart."""
+    turned = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
+    return torch.tensor((turned * np.array([1, 1 + gap, 2, -1])) @ turned.T)
+
+
+def exponential(matrix):
+    values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+    return (vectors * values.exp()) @ vectors.mT
+
+
+def wrong_exponential(matrix):
+    return exponential(matrix) + 1e-2 * (matrix - matrix.detach())
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["R", "F"])
+@pytest.mark.parametrize("gap", [1e-6, 1e-8, 1e-10])
+def test_a_matrix_function_with_close_eigenvalues_is_right_to_fewer_digits(gap, mode, seeds):
+    """The gradients of eigenvectors divide rounding by the gap: by another one for a cotangent that
+    is transposed in memory, and by another one in each output.
+    """
+    for seed in seeds:
+        right, wrong = (
+            examine(f, with_gap(gap, seed), modes=[mode], seed=seed, blame=False)
+            for f in (exponential, wrong_exponential)
+        )
+
+        assert right.verdict is not Verdict.FAIL, right
+        assert right.verdict is Verdict.PASS or gap < 1e-8
+        assert wrong.verdict is Verdict.FAIL

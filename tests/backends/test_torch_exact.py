@@ -2,6 +2,8 @@
 rounding may do to a derivative.
 """
 
+import pickle
+
 import numpy as np
 import pytest
 from scenarios import long, over_seeds, seeds
@@ -874,3 +876,40 @@ def test_recurrent_layers_are_replayed(kind, dtype):
         assert report.verdict is verdict, str(report)
         assert report.certified
     assert torch.backends.mkldnn.enabled is enabled
+
+
+UNSEEN = {
+    "tensor": lambda x: torch.tensor([2 * x[0], x[1]]),
+    "tensor, times x": lambda x: torch.tensor([2 * x[0], x[1]]) * x,
+    "as_tensor": lambda x: torch.as_tensor([2 * x[0], x[1]]),
+    "asarray": lambda x: torch.asarray([2 * x[0], x[1]]),
+    "new_tensor": lambda x: x.new_tensor([2 * x[0], x[1]]),
+    "new": lambda x: x.new([2 * x[0], x[1]]),
+    "a list of its entries": lambda x: torch.tensor(list(x)),
+    "a parameter": lambda x: torch.nn.Parameter(torch.tensor([2 * x[0], x[1]])) * 1,
+    "sparse": lambda x: torch.sparse_coo_tensor([[0, 1]], [2 * x[0], x[1]], (2,)).to_dense(),
+    "a copy that is packed": lambda x: 2 * pickle.loads(pickle.dumps(x.detach())),  # noqa: S301
+    "DoubleTensor": lambda x: torch.DoubleTensor([2 * x[0], x[1]]),
+    "a nested tensor": lambda x: torch.nested.nested_tensor([x[:1], x[1:]]).to_padded_tensor(0.0),
+}
+"""Functions that read numbers out of x where PyTorch records no operation, so that what was
+recorded is a constant."""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch knows that this may be a mistake
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_program_that_misses_what_f_does_proves_no_gradient_right(name):
+    for seed in range(3):
+        x = torch.tensor([0.7, 1.3], dtype=torch.float64, requires_grad=True)
+
+        assert adjudge.examine(UNSEEN[name], (x,), seed=seed, blame=False).verdict is FAIL
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", list(UNSEEN)[:9])
+def test_what_reads_numbers_out_of_x_has_no_exact_reference(name):
+    x = torch.tensor([0.7, 1.3], dtype=torch.float64, requires_grad=True)
+
+    report = adjudge.examine(UNSEEN[name], (x,), seed=1, reference="exact", blame=False)
+
+    assert report.verdict is not PASS

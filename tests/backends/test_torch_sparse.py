@@ -207,6 +207,25 @@ def test_uncoalesced_and_hybrid_tensors_are_checked(gradcheck, masked):
     assert gradcheck(squared(masked), (hybrid,), masked=masked)
 
 
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+def test_compressed_tensors_with_dense_dimensions_are_checked(gradcheck, rule, layout, masked):
+    values = torch.arange(1, 49, dtype=torch.float64).sin().reshape(4, 6, 2)
+    values[0:2, 0:3] = values[2:4, 3:6] = 0
+    blocks = {"blocksize": (2, 3)} if layout.startswith("b") else {}
+    to = getattr(values, f"to_sparse_{layout}")
+    hybrid = to(**blocks, dense_dim=1).requires_grad_()
+    wrong = rule(lambda d: d**2, lambda d, w: 2.5 * d * w)
+
+    assert gradcheck(squared(masked), (hybrid,), masked=masked)
+    assert not gradcheck(
+        lambda s: wrong(s.to_dense(masked_grad=masked)),
+        (hybrid,),
+        masked=masked,
+        raise_exception=False,
+    )
+
+
 @pytest.mark.parametrize(("gradgradcheck", "layout"), BY_DOOR, indirect=["gradgradcheck"])
 def test_second_derivatives_of_sparse_inputs_are_checked(gradgradcheck, rule, sparse, layout):
     s = sparse(layout)

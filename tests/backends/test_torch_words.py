@@ -125,6 +125,19 @@ def test_other_failures_are_told_in_the_words_of_pytorch(rule, x):
         assert phrase in ours
 
 
+def test_a_double_backward_that_varies_is_told_in_the_words_of_pytorch(rule, x):
+    def jitter(w):
+        return w * (1 + 1e-12 * torch.rand_like(w))
+
+    again = rule(lambda w: w.clone(), lambda w, u: jitter(u))
+    random = rule(lambda x: x.clone(), lambda x, w: jitter(again(w)))
+
+    theirs, ours = words("gradgradcheck", random, (x,))
+
+    assert "Backward is not reentrant" in theirs
+    assert "Backward is not reentrant" in ours
+
+
 def test_an_undefined_cotangent_is_told_in_the_words_of_pytorch(rule, x):
     raising = rule(lambda x: x.sin(), lambda x, w: w * x.cos(), undefined=True)
 

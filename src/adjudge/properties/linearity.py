@@ -121,6 +121,8 @@ class LinearRule:
     """Arrays of the shapes and dtypes of the image."""
     apply_turned: Callable[[Vector], Vector] | None = None
     """Gives the image of a probe that is transposed in memory, where that is another layout."""
+    take_laid: Callable[[Layout, Problem, Vector, Vector], Vector] | None = None
+    """Gives what `take_at` does, of a probe in a memory layout, where a probe has one."""
 
     @property
     def mode(self) -> str:
@@ -173,7 +175,7 @@ class LinearRule:
                 yield self.raised_for_layout(of_turned.error)
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
-                yield from self.layout_matters(turned, scaled, Layout.TURNED)
+                yield from self.layout_matters((turned, scaled), u, Layout.TURNED)
         yield from self._not_finite(u, factor, scaled, first)
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
@@ -298,10 +300,24 @@ class LinearRule:
         pair, remedy = (image, first), Remedy.FOLLOW_MULTIPLES
         return list(self.equal(Status.NONLINEAR, pair, differ, remedy))
 
-    def layout_matters(self, strided: Vector, plain: Vector, layout: Layout) -> Iterator[Finding]:
-        """Compares the image of a probe in this memory layout with that of a contiguous one."""
-        differ = partial(LayoutMatters, layout=layout)
-        yield from self.equal(Status.INCONSISTENT, (strided, plain), differ, Remedy.READ_STRIDES)
+    def layout_matters(
+        self, both: tuple[Vector, Vector], probe: Vector, layout: Layout
+    ) -> Iterator[Finding]:
+        """Compares the image of a probe in this memory layout with that of a contiguous one.
+
+        An engine may add in another order then. What an ill-conditioned rule makes of that, as the
+        gradient of eigenvectors does between close eigenvalues, is another number at every point.
+        """
+        take_laid, differ = self.take_laid, partial(LayoutMatters, layout=layout)
+        assert take_laid is not None
+
+        def apart_at(problem: Problem, point: Vector, factor: float) -> Vector:
+            w = factor * probe
+            return take_laid(layout, problem, point, w) - self.take_at(problem, point, w)
+
+        for found in self.equal(Status.INCONSISTENT, both, differ, Remedy.READ_STRIDES):
+            if self._stay_apart(found, both, apart_at):
+                yield found
 
     def raised_for_layout(self, error: BaseException | None) -> Finding:
         """Returns the finding that the rule raises for a probe that is not contiguous."""
@@ -551,18 +567,20 @@ class LinearRule:
                 yield Finding(Status.NONDETERMINISTIC, self.mode, name, differ, remedy)
                 return
         for s, both, found in apart:
-            if self._batch_persists(found, both, lambda *at, s=s: apart_at(*at)[s]):
+            if self._stay_apart(found, both, lambda *at, s=s: apart_at(*at)[s]):
                 yield found
 
-    def _batch_persists(
+    def _stay_apart(
         self,
         found: Finding,
         both: tuple[Vector, Vector],
         apart_at: Callable[[Problem, Vector, float], Vector],
     ) -> bool:
-        """Returns whether a batch is unlike the loop at other points, too."""
+        """Returns whether two images differ in the entry that was found at other points as well, by
+        as much; `apart_at` gives their difference at a point, for so many times the probe.
+        """
         checks, detail = self.checks, found.detail
-        assert isinstance(detail, BatchUnlikeLoop)
+        assert isinstance(detail, Unequal)
         k = int(np.flatnonzero((both[0] == detail.one) & (both[1] == detail.two))[0])
         random = generator(checks.probes.seed, Stream.TERMS_OF_PROBE)
 
@@ -601,7 +619,8 @@ class Pullbacks:
         # A bound method would close a cycle, which keeps arrays until Python collects garbage.
         at = partial(_pulled_at, self.checks)
         turned = partial(_pulled_turned, self) if max(self.strided, default=0) > 1 else None
-        return LinearRule(self.checks, Rule.VJP, apply, at, problem.X, problem.x, turned)
+        laid = partial(_pulled_laid, self.checks) if any(self.strided) else None
+        return LinearRule(self.checks, Rule.VJP, apply, at, problem.X, problem.x, turned, laid)
 
     @cached_property
     def cotangent(self) -> Vector:
@@ -846,8 +865,9 @@ class Pullbacks:
             return
         laid = [*self._in_life(images.size)]
         plain = [reverse.row(base, w) / images.size for _, w in laid]
-        for (layout, _), strided, other in zip(laid, of, plain, strict=True):
-            found = list(rule.layout_matters(strided, other, layout)) if any(self.strided) else []
+        for (layout, w), strided, other in zip(laid, of, plain, strict=True):
+            pair, w = (strided, other), w / images.size
+            found = list(rule.layout_matters(pair, w, layout)) if any(self.strided) else []
             if found:
                 yield from found
                 return
@@ -945,7 +965,7 @@ class Pullbacks:
         if largest_difference(before, after) > varies:
             yield from found
         elif any(self.strided) and largest_difference(late, row) > varies:
-            yield from self.rule.layout_matters(late, row, Layout.PART)
+            yield from self.rule.layout_matters(both, self.cotangent, Layout.PART)
 
     @cached_property
     def parts(self) -> list[Sequence[int]]:
@@ -1273,6 +1293,14 @@ def _pulled_turned(pullbacks: Pullbacks, w: Vector) -> Vector:
 def _pulled_at(checks: Identities, problem: Problem, point: Vector, w: Vector) -> Vector:
     """Returns `J* w` at another point."""
     return Reverse(problem, point).row(checks.base, w)
+
+
+def _pulled_laid(
+    checks: Identities, layout: Layout, problem: Problem, point: Vector, w: Vector
+) -> Vector:
+    """Returns `J* w` at another point, for a cotangent in this memory layout."""
+    there = Pullbacks(checks, Reverse(problem, point))
+    return there.reverse.pull(there.laid(w, layout))[0]
 
 
 def _pushed_at(checks: Identities, problem: Problem, point: Vector, v: Vector) -> Vector:
