@@ -1713,8 +1713,10 @@ class ExactReplay(Stage):
     is right. What no rounding of the program, of its derivative or of x brings to the automatic
     value is wrong: a zero for `exp(-70)` is, and one for `s (1 - s)` at 40 is rounding, and stays
     open. Where differences say something else than the enclosure they have seen rounding, and are
-    put aside: without this stage the right derivative of `log(1 - tanh x)` at 18 fails. It needs
-    python-flint and an engine that tells what f did, and takes one recording of f.
+    put aside: without this stage the right derivative of `log(1 - tanh x)` at 18 fails. They are
+    not where rounding of the program does not explain what they see, since then f does more than
+    was recorded. It needs python-flint and an engine that tells what f did, and takes one recording
+    of f.
     The method is that of Johansson (IEEE Trans. Comput. 66, 2017); to ask it last is ours.
     """
 
