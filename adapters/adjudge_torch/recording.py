@@ -58,13 +58,6 @@ OF_BOOLEANS = ("where", "any", "all", "logical_and", "logical_or", "logical_xor"
 LEAVES = ("numpy", "tolist", "__array__", "__dlpack__", "data_ptr")
 """The methods that hand values out and run no operation. (`item` runs one.)"""
 
-COPIES = (
-    *("tensor", "as_tensor", "asarray", "new_tensor", "new", "__reduce_ex__"),
-    *(f"sparse_{kind}_tensor" for kind in ("coo", "csr", "csc", "bsr", "bsc", "compressed")),
-)
-"""The functions that read numbers out of tensors among their arguments, also in lists, where no
-mode of PyTorch sees the operations: `torch.tensor([x[0], x[1]])` is a constant for its engine."""
-
 PAIRS = {
     torch.complex128: torch.float64,
     torch.complex64: torch.float32,
@@ -357,7 +350,7 @@ class Recorder(TorchDispatchMode):
         """Returns the program, which has the outputs `y`."""
         outputs = [self.read(one) for one in y]
         if self._lost:
-            why = "values of the program leave it (item, numpy, nested tensors)"
+            why = "Python computes with values of the program (item, numpy, nested tensors)"
             operands = [*outputs, *self._lost]
             outputs = self.builder.opaque(operands, list(y), self._lost_at, "item", why)
         return self.builder.finished(outputs)
@@ -506,14 +499,10 @@ class Leaving(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Calls what was called."""
-        read: Any = ()
         if _last_name(func) in LEAVES:
-            read = args[:1]
-        elif _last_name(func) in COPIES:
-            read = tensors_in((args, dict(kwargs or {})))
-        for one in read:
-            if isinstance(one, torch.Tensor) and self._recorder.knows(one):
-                self._recorder.leaves(one)
+            for one in args[:1]:
+                if isinstance(one, torch.Tensor) and self._recorder.knows(one):
+                    self._recorder.leaves(one)
         return func(*args, **(kwargs or {}))
 
 

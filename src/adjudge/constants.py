@@ -351,10 +351,9 @@ NEIGHBOUR_FACTOR = 4
 """Two moves of x by a unit of rounding show only a part of what rounding can do to an automatic
 number, and a right entry of an ill-conditioned rule would be named as wrong. This many times the
 larger change is allowed. The value is ours and has no derivation."""
-UNSEEN_FACTOR = 2
-"""A replay overrules no differences that are farther from it than this many times the error bars of
-both, that of the replay with the rounding of the program in it: f has done more than was recorded.
-Without it a gradient of zero of `torch.tensor([x[0], x[1]])` passes. The value is ours."""
+PROGRAM_DISTANCE = 2.0**-16
+"""A program is recorded once more at a point so far from x, in parts of every entry, to see whether
+numbers that it takes for constants are. In float32 that is 128 spacings. The value is ours."""
 MOST_TRIED = 256
 """So many outputs of a jvp are asked for their rounding beside x. Where only the worst were, and
 the one that changes least stood for the rest, the right jvp of a matrix function with eigenvalues

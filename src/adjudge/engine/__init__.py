@@ -68,6 +68,7 @@ from adjudge.engine.program import (
     Program,
     ProgramBuilder,
     grouped,
+    unseen,
     windows,
 )
 from adjudge.engine.registry import (
@@ -179,5 +180,6 @@ __all__ = [
     "replaced",
     "require_no_class",
     "restored",
+    "unseen",
     "windows",
 ]

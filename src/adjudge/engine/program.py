@@ -274,8 +274,9 @@ class Program:
     followed: frozenset[Ref] = frozenset()
     """The booleans that say whether a loop went on: the program has the turns that were taken. A
     loop that ends by rounding would end elsewhere without it; only a tie is a kink or a jump."""
-    asked: list[Operation | None] = field(default_factory=list)
-    """The first operation that is not what was recorded, or `None`, once that was asked."""
+    asked: list[Operation | str | None] = field(default_factory=list)
+    """What an exact replay stumbles over, for each question that it has asked; `None` for what it
+    does not."""
 
     @property
     def opaque(self) -> list[Operation]:
@@ -289,6 +290,38 @@ class Program:
         if operand.step == INPUT:
             return self.inputs[operand.number]
         return self.operations[operand.step].recorded[operand.number]
+
+
+def unseen(program: Program, beside: Program) -> Operation | str | None:
+    """Returns the first operation that takes floating-point numbers which are other ones in a
+    program of the same function at another point, `"output"` where these are returned, and `None`
+    where there are none.
+
+    They depend on x and were made where the engine records nothing, as `torch.Tensor([x[0], x[1]])`
+    is: a replay would take them for constants. Where the function did other operations at the other
+    point, or made other integers or booleans of its numbers, it says nothing. The rule is ours.
+    """
+    pairs = list(zip(program.operations, beside.operations, strict=False))
+    held = program.relied_on | program.followed
+    if len(program.operations) != len(beside.operations) or held != (
+        beside.relied_on | beside.followed
+    ):
+        return None
+    if any(one.name != other.name for one, other in pairs) or not all(
+        np.array_equal(program.value(ref), beside.value(ref)) for ref in held
+    ):
+        return None
+    for one, other in pairs:
+        if any(map(_another, one.operands, other.operands)):
+            return one
+    return "output" if any(map(_another, program.outputs, beside.outputs)) else None
+
+
+def _another(one: HostOperand, other: HostOperand) -> bool:
+    """Returns whether two operands are floating-point numbers that differ."""
+    if isinstance(one, Ref) or isinstance(other, Ref):
+        return False
+    return one.dtype.kind in "fc" and not np.array_equal(one, other, equal_nan=True)
 
 
 def windows(

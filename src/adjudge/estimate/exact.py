@@ -26,7 +26,7 @@ from adjudge.constants import (
     MOST_EXACT_BITS,
     TRANSLATION_BITS,
 )
-from adjudge.engine import Operation, Program
+from adjudge.engine import Operation, Program, unseen
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.estimate.balls import Jets, flint, imaginary_part, lifted, zeros
 from adjudge.estimate.pullback import pullback, work_of_columns
@@ -95,14 +95,23 @@ class Exact(Reference):
         if not program.asked:
             with precision(TRANSLATION_BITS):
                 program.asked.extend([mistranslated(program), _unenclosed(program)])
-        other, unenclosed = program.asked
-        if other is not None:
+            beside = link.program_beside(x)
+            program.asked.append(None if beside is None else unseen(program, beside))
+        other, unenclosed, hidden = program.asked
+        if hidden is not None:
+            at = "what f returns" if isinstance(hidden, str) else f"what goes into {_where(hidden)}"
+            raise NotSupportedError(
+                f"exact replay of f: {at} changes with x, and no operation was seen that makes it",
+                "leave out reference=, or make it by operations of the engine, torch.stack for "
+                "torch.tensor",
+            )
+        if isinstance(other, Operation):
             raise NotSupportedError(
                 f"exact replay of {_where(other)}: what it computed is not {other.name!r} of its "
                 "operands to their rounding",
                 "leave out reference=; another formula of this step may keep more digits",
             )
-        if unenclosed is not None:
+        if isinstance(unenclosed, Operation):
             raise NotSupportedError(
                 f"exact replay of {_where(unenclosed)}: no interval is known for its result here; "
                 "are there equal eigenvalues or singular values, or is the matrix singular?",

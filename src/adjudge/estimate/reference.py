@@ -11,13 +11,14 @@ import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from adjudge.constants import LONGEST_STEP, MOST_DIGITS
+from adjudge.constants import LONGEST_STEP, MOST_DIGITS, PROGRAM_DISTANCE
 from adjudge.engine import HostArray, Program
-from adjudge.errors import InputError, NotSupportedError, Source, running
+from adjudge.errors import InputError, NotSupportedError, Source, attempt, running
 from adjudge.estimate.kinks import half_gaps
 from adjudge.estimate.stencils import (
     Estimate,
@@ -51,6 +52,11 @@ class Link(Protocol):
     def program(self, x: Vector) -> Program:
         """Returns what f itself does at x in the vocabulary that engines share. Raises
         `NotSupportedError` where the engine does not tell.
+        """
+
+    def program_beside(self, x: Vector) -> Program | None:
+        """Returns what f does beside x; `None` where f is not defined there, or where the engine
+        sees all that f does.
         """
 
     def inputs(self, vector: Vector) -> list[HostArray]:
@@ -255,6 +261,14 @@ class Linked:
 
     def program(self, x: Vector) -> Program:
         return self.primal.program(x)
+
+    def program_beside(self, x: Vector) -> Program | None:
+        problem = self.primal
+        if problem.backend.usually_compiled:
+            return None  # what is traced can hand out no numbers
+        lengths = np.where(x != 0, np.abs(x), problem.length_scales)
+        move = PROGRAM_DISTANCE * np.where(np.isfinite(x), lengths, 0.0)
+        return attempt(partial(problem.program, problem.clipped(x + move)), NotSupportedError)
 
     def inputs(self, vector: Vector) -> list[HostArray]:
         return [

@@ -80,7 +80,6 @@ from adjudge.constants import (
     TURN_UNITS,
     UNDERFLOW_DISTANCES,
     UNLIKE_ROUNDING,
-    UNSEEN_FACTOR,
     USUAL_CONSTANT,
     WEIGHED_BARS,
 )
@@ -1713,10 +1712,9 @@ class ExactReplay(Stage):
     is right. What no rounding of the program, of its derivative or of x brings to the automatic
     value is wrong: a zero for `exp(-70)` is, and one for `s (1 - s)` at 40 is rounding, and stays
     open. Where differences say something else than the enclosure they have seen rounding, and are
-    put aside: without this stage the right derivative of `log(1 - tanh x)` at 18 fails. They are
-    not where rounding of the program does not explain what they see, since then f does more than
-    was recorded. It needs python-flint and an engine that tells what f did, and takes one recording
-    of f.
+    put aside: without this stage the right derivative of `log(1 - tanh x)` at 18 fails. It needs
+    python-flint and an engine that tells what f did, and takes two recordings of f: one more beside
+    x, which shows whether f did more than was recorded.
     The method is that of Johansson (IEEE Trans. Comput. 66, 2017); to ask it last is ours.
     """
 
@@ -1756,8 +1754,6 @@ class ExactReplay(Stage):
         right = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
         after = replace(trial, column=found, compared=right, decided_by=self.name)
         asks = bool(trial.fails) and columns.compares
-        if trial.fails and not (after.left or asks) and _moves_unseen(trial, columns):
-            return trial
         if not (after.left or asks):
             return trial if coarse else after
         if asks and not coarse and self._turns(trial, columns, found):
@@ -1797,25 +1793,6 @@ class ExactReplay(Stage):
             return False
         wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
         return _unbounded(trial, wide) and not _moves_as_replayed(columns, found, trial.column, eps)
-
-
-def _moves_unseen(trial: Trial, columns: Columns) -> bool:
-    """Returns whether f moves in a way that no rounding of what was recorded explains: then f did
-    more than the engine has seen.
-
-    A function that reads numbers out of its input where the engine records nothing, as
-    `torch.tensor([x[0], x[1]])` does, is a constant for a replay, and its gradient of zero would be
-    proved right against all differences. Where f follows comparisons, `_turns` asks. Ours.
-    """
-    tolerance, count = columns.tolerance, columns.base.Y.size
-    eps = max(tolerance.coarsest, tolerance.of_x)
-    rounded = columns.replayed(trial.column.tangent, eps)
-    if rounded is None:
-        return False
-    seen, wide = trial.column.estimate, rounded.estimate
-    gap = np.abs(seen.value[:count] - wide.value[:count])
-    allowed = seen.error[:count] + wide.error[:count]
-    return bool(np.any(np.isfinite(allowed) & (gap > UNSEEN_FACTOR * allowed)))
 
 
 def _refuted(trial: Trial, exact: Sequence[ModeComparison]) -> bool:
@@ -2477,8 +2454,8 @@ def _change_of_parts(
     where that is not half of the value, the rule is not linear, which is no rounding. Costs one
     evaluation of the derivative, and four more where that one differs. Ours.
     """
-    none, eps = np.zeros(len(rows)), comparison.tolerance.eps
-    if eps > COARSE_EPS:
+    none = np.zeros(len(rows))
+    if comparison.tolerance.coarsest > COARSE_EPS:
         return none  # a part of a probe has more digits than sixteen bits hold
     random = generator(columns.probes.seed, Stream.PARTS_OF_PROBES)
     here, off = comparison.automatic[rows], comparison.difference[rows]
