@@ -26,7 +26,7 @@ from adjudge.constants import (
     MOST_EXACT_BITS,
     TRANSLATION_BITS,
 )
-from adjudge.engine import Operation, Program, unseen
+from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
 from adjudge.estimate.balls import Jets, flint, imaginary_part, lifted, zeros
 from adjudge.estimate.pullback import pullback, work_of_columns
@@ -95,8 +95,7 @@ class Exact(Reference):
         if not program.asked:
             with precision(TRANSLATION_BITS):
                 program.asked.extend([mistranslated(program), _unenclosed(program)])
-            beside = link.program_beside(x)
-            program.asked.append(None if beside is None else unseen(program, beside))
+            program.asked.append(link.unseen(x))
         other, unenclosed, hidden = program.asked
         if hidden is not None:
             at = "what f returns" if isinstance(hidden, str) else f"what goes into {_where(hidden)}"

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from adjudge.constants import LONGEST_STEP, MOST_DIGITS, PROGRAM_DISTANCE
-from adjudge.engine import HostArray, Program
+from adjudge.engine import HostArray, Operation, Program, unseen
 from adjudge.errors import InputError, NotSupportedError, Source, attempt, running
 from adjudge.estimate.kinks import half_gaps
 from adjudge.estimate.stencils import (
@@ -54,9 +54,9 @@ class Link(Protocol):
         `NotSupportedError` where the engine does not tell.
         """
 
-    def program_beside(self, x: Vector) -> Program | None:
-        """Returns what f does beside x; `None` where f is not defined there, or where the engine
-        sees all that f does.
+    def unseen(self, x: Vector) -> Operation | str | None:
+        """Returns what in the program of f at x takes numbers for constants that depend on x; see
+        `adjudge.engine.unseen`.
         """
 
     def inputs(self, vector: Vector) -> list[HostArray]:
@@ -262,13 +262,18 @@ class Linked:
     def program(self, x: Vector) -> Program:
         return self.primal.program(x)
 
-    def program_beside(self, x: Vector) -> Program | None:
+    def unseen(self, x: Vector) -> Operation | str | None:
         problem = self.primal
         if problem.backend.usually_compiled:
             return None  # what is traced can hand out no numbers
         lengths = np.where(x != 0, np.abs(x), problem.length_scales)
         move = PROGRAM_DISTANCE * np.where(np.isfinite(x), lengths, 0.0)
-        return attempt(partial(problem.program, problem.clipped(x + move)), NotSupportedError)
+        point, here = problem.clipped(x + move), problem.program(x)
+        beside = attempt(partial(problem.program_of_run, point), NotSupportedError)
+        found = None if beside is None else unseen(here, beside)
+        # What varies from run to run is told by itself.
+        varies = found is not None and unseen(here, problem.program_of_run(x)) is not None
+        return None if varies else found
 
     def inputs(self, vector: Vector) -> list[HostArray]:
         return [

@@ -996,7 +996,8 @@ class Table:
         items: list[Item] = []
         if item.depth == SEPARATIONS or trial.columns.base.alone or self._failed:
             return []
-        for outputs, before in (self._hidden_outputs(item, trial), self._smooth_outputs(trial)):
+        hidden, smooth = self._hidden_outputs(item, trial), self._smooth_outputs(trial)
+        for outputs, before in (hidden, (smooth, None)):
             if outputs is not None and self.budget.allows(self.budget.column):
                 items.append(self._of_outputs(replace(item, before=before), trial, outputs))
         return items
@@ -1015,7 +1016,7 @@ class Table:
                 before = bound / sizes
         return outputs, before
 
-    def _smooth_outputs(self, trial: Trial) -> tuple[NDArray[np.bool_] | None, None]:
+    def _smooth_outputs(self, trial: Trial) -> NDArray[np.bool_] | None:
         """Marks the outputs without a kink, `None` where no kink of others excuses the sum of all.
 
         A kink excuses its own output. Beside a zero of x a rule that counts the zeros, or the ties,
@@ -1024,14 +1025,14 @@ class Table:
         slopes = trial.column.estimate.slopes
         # In 16 bits a step crosses kinks beside x, which are not seen as such.
         if slopes is None or trial.columns.base.coarsest_eps > COARSE_EPS or self.probes.full:
-            return None, None
+            return None
         excused = any(
             decide(comparison, trial.columns.slopes(trial.column, kind)).kinks.any()
             for _, comparison, kind in trial.compared
             if kind == "rows"
         )
         smooth = ~slopes.bent[: self.base.Y.size]
-        return smooth if excused and smooth.any() else None, None
+        return smooth if excused and smooth.any() else None
 
     def _resolved_outputs(self, item: Item, trial: Trial) -> list[Item]:
         """Returns the hidden outputs that are to be compared again without those that turned out to

@@ -193,12 +193,16 @@ class Problem:
         """
         key = (self.function, vector.tobytes(), self.counts.before_evaluation)
         if key not in self.recorded:
-            with running(Source.FUNCTION):
-                found = self.backend.program(self.function, self.point(vector))
+            found = self.program_of_run(vector)
             if len(self.recorded) > 2:  # x itself, and the points beside it that are looked at
                 del self.recorded[next(reversed(self.recorded))]
             self.recorded[key] = found
         return self.recorded[key]
+
+    def program_of_run(self, vector: Vector) -> Program:
+        """Returns what f does at the point `vector` in a run of its own; see `program`."""
+        with running(Source.FUNCTION):
+            return self.backend.program(self.function, self.point(vector))
 
     @cached_property
     def moved_by_rounding(self) -> list[Problem]:
