@@ -8,6 +8,7 @@ import contextlib
 import io
 import math
 import re
+import sys
 from pathlib import Path
 
 from adjudge.engine.program import OPERATIONS, SECTIONS
@@ -139,4 +140,4 @@ if __name__ == "__main__":
         try:
             rewrite(path)
         except ModuleNotFoundError as error:  # an engine that is not installed here
-            print(f"{path.name} stays as it is: {error}")
+            sys.stderr.write(f"{path.name} stays as it is: {error}\n")

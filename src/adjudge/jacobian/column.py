@@ -232,6 +232,10 @@ class Columns:
         """Returns the values of rows from those of the outputs."""
         return value if kind == "each" else self.probes.contract(value)
 
+    def row_errors(self, kind: RowKind, error: Vector) -> Vector:
+        """Returns how far rows may be off, from how far the outputs may be."""
+        return error if kind == "each" else self.probes.contract_error(error)
+
     def _floor(self, value: Vector, *, final: bool) -> Vector:
         """Returns the size below which an entry is compared on the scale of its neighbours; see
         `ENTRY_FLOOR`.

@@ -1250,7 +1250,8 @@ class ClaimedSteps(Stage):
     Without it the right derivative of a table that is read at 1.7e9, where it has a cell of 60,
     fails: over every step of a ladder f is out of the table, and the ladder has converged. So does
     that of the logarithm of a determinant with a condition of 1e13. What is wrong has no such
-    steps, since f moves over none as it claims. Costs up to eight evaluations. Ours.
+    steps, since f moves over none as it claims. A slope over so short a step says nothing of what
+    is off by less than its own rounding. Costs up to eight evaluations. Ours.
     """
 
     name = "steps as short as is claimed"
@@ -1278,6 +1279,10 @@ class ClaimedSteps(Stage):
     def apply(self, trial: Trial) -> Trial:
         columns, longest = trial.columns, self._longest(trial)
         tangent, base = trial.column.tangent, trial.columns.base
+        noise = base.coarsest_eps * base.magnitude(base.values)
+        if trial.column.noise is not None:
+            noise = np.fmax(noise, trial.column.noise)
+        noise = noise[: base.Y.size]
         for part in CLAIMED_STEPS:
             taken = attempt(partial(sample_at, columns.problem, base, tangent, part * longest))
             if taken is None:
@@ -1288,6 +1293,8 @@ class ClaimedSteps(Stage):
                     continue
                 there = columns.row_values(kind, slope)[: comparison.automatic.size]
                 closer = abs(there - comparison.automatic) < abs(there - comparison.reference)
+                rounding = columns.row_errors(kind, noise / (part * longest))
+                closer &= comparison.difference > rounding[: comparison.automatic.size]
                 if np.any(closer & comparison.fails):
                     return trial.with_failures_open(self.name)
         return trial
@@ -1431,16 +1438,17 @@ def _claimed_gradient(trial: Trial) -> Vector | None:
 
 
 class AutomaticRounding(Stage):
-    """Allows the automatic side its own rounding: four times its change where x moves by a unit of
-    rounding.
+    """Allows the automatic side its own rounding: four times its change where x, all leaves of it,
+    moves by a unit of rounding.
 
     A derivative that is right in formula and ill-conditioned changes by as much, and would fail
     without this. So does what changes for a part of the probe alone, where terms that cancel do not
     depend on x. Where f is loud, and that is not enough, its scatter farther off counts as well
     (`scatter`). Among many failing rows only some are tried, and the one that changes least stands
-    for the rest. A value that is far off at x, and right at all points tried around it, is wrong at
-    x alone and is allowed nothing. Costs three evaluations of the derivative for each row that is
-    tried, or up to thirteen. Ours, in the spirit of stochastic arithmetic.
+    for the rest, which are tried in turn where all of these were rounding. A value that is far off
+    at x, and right at all points tried around it, is wrong at x alone and is allowed nothing. Costs
+    three evaluations of the derivative for each row that is tried, or up to thirteen. Ours, in the
+    spirit of stochastic arithmetic.
     """
 
     name = "rounding of the derivative"
@@ -1451,7 +1459,7 @@ class AutomaticRounding(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         found, columns = trial.column, trial.columns
-        allowed = [allow_automatic_rounding(columns, one, found) for one in trial.compared]
+        allowed = [_allow_in_turn(columns, one, found) for one in trial.compared]
         return trial.with_compared(allowed, self.name)
 
 
@@ -1917,6 +1925,22 @@ def apply(stage: Stage, trial: Trial) -> Trial | Again:
 # -- what several stages need
 
 
+def _allow_in_turn(columns: Columns, one: ModeComparison, found: Column) -> ModeComparison:
+    """Returns the comparison with what fails allowed its rounding, the worst first and others as
+    long as none of those that were tried still fails.
+
+    What changes least among the worst stands for all others, and may change less than they do by
+    chance. A wrong rule ends this at its first wrong row.
+    """
+    for _ in range(MOST_TRIED // Tally.KEPT):
+        before = one.comparison
+        one = allow_automatic_rounding(columns, one, found)
+        fails = one.comparison.fails
+        if not fails.any() or fails[worst_entries(before, before.fails)].any():
+            break
+    return one
+
+
 def allow_automatic_rounding(
     columns: Columns, one: ModeComparison, found: Column
 ) -> ModeComparison:
@@ -1991,7 +2015,9 @@ def allow_automatic_rounding(
             slack[tried] = np.where(branch, 0.0, slack[tried])
             slack[others] = 0.0
             after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
-        after = replace(after, jumping=excused & ~after.fails & jumping)
+        jumping &= excused & ~after.fails
+        known = comparison.jumping
+        after = replace(after, jumping=jumping if known is None else jumping | known)
     return ModeComparison(letter, after, kind)
 
 
@@ -2063,7 +2089,7 @@ def _jumps_at_x(
     problem, x = columns.problem, columns.problem.origin
     at_x = comparison.automatic[rows]
     jumps = np.zeros(len(rows), bool)
-    for point, beside in zip(_points_nearby(columns, found), around, strict=True):
+    for point, beside in zip(_points_nearby(columns), around, strict=True):
         step = np.abs(beside - at_x)
         stays = step > 0
         for reach in (r for r in BRANCH_REACHES if r * comparison.tolerance.eps <= COARSE_EPS):
@@ -2436,10 +2462,10 @@ def _steady(
 def _automatic_nearby(
     columns: Columns, kind: RowKind, rows: list[int], found: Column, number: int = 0
 ) -> list[Vector]:
-    """Returns the automatic values of these rows where the leaves of the column are moved by a unit
-    of rounding, at the pair of points of that number.
+    """Returns the automatic values of these rows at the pair of points of that number, where x is
+    moved by a unit of rounding.
     """
-    points = _points_nearby(columns, found, number)
+    points = _points_nearby(columns, number)
     return [_automatic_at(columns, point, kind, rows, found) for point in points]
 
 
@@ -2473,12 +2499,14 @@ def _change_of_parts(
     return np.where(linear, changes, 0.0)
 
 
-def _points_nearby(columns: Columns, found: Column, number: int = 0) -> Iterator[Vector]:
-    """Yields two points at which the leaves of the column are moved by a unit of rounding, another
-    pair for each number.
+def _points_nearby(columns: Columns, number: int = 0) -> Iterator[Vector]:
+    """Yields two points at which x is moved by a unit of rounding, another pair for each number.
+
+    All leaves move: the rounding of a derivative by the right-hand side of least squares is that of
+    its matrix.
     """
-    t, seed, leaves = columns.tolerance, columns.probes.seed + number, found.tangent.leaves
-    return points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
+    t, seed = columns.tolerance, columns.probes.seed + number
+    return points_within_rounding(columns.problem, seed, None, t.eps if t.inside else 0.0)
 
 
 def _automatic_at(

@@ -228,3 +228,71 @@ def test_rounding_that_does_not_depend_on_x_is_no_error(large, mode):
         rule = ByHand(np.sin, vjp=lambda x, w, error=error: vjp(x, w, error))
         found = [examine(rule, x, mode=mode, seed=seed, blame=False) for seed in range(10)]
         assert [report.verdict for report in found] == [right] * 10
+
+
+def normalised(size, error):
+    """Returns a layer norm at 1e4, with a rule that computes the deviation from the mean square,
+    and a point.
+    """
+
+    def vjp(x, w):
+        deviation = np.sqrt((x**2).mean() - x.mean() ** 2)
+        h = (x - x.mean()) / deviation
+        return (w - w.mean() - h * (w * h).mean()) / deviation * (1 + error)
+
+    x = np.random.default_rng(5).normal(size=size) + 1e4
+    return ByHand(lambda x: (x - x.mean()) / x.std(), vjp=vjp), (x,)
+
+
+def least_squares(size, error):
+    """Returns the solution of least squares with a condition of 1e4, with a rule by the inverse of
+    the normal equations, and a point.
+    """
+    random = np.random.default_rng(5)
+    left = np.linalg.qr(random.normal(size=(2 * size, size)))[0]
+    right = np.linalg.qr(random.normal(size=(size, size)))[0]
+
+    def f(A, b):
+        Q, R = np.linalg.qr(A)
+        return np.linalg.solve(R, Q.T @ b)
+
+    def vjp(A, b, w):
+        x, u = f(A, b), np.linalg.inv(A.T @ A) @ w * (1 + error)
+        return np.outer(b - A @ x, u) - np.outer(A @ u, x), A @ u
+
+    A = left * np.logspace(0, -4, size) @ right.T
+    return ByHand(f, vjp=vjp), (A, random.normal(size=2 * size))
+
+
+def energy(size, error):
+    """Returns sines of a matrix product, with a rule by central differences, and a point: each
+    entry of the gradient has a rounding of its own.
+    """
+    random = np.random.default_rng(5)
+    A = random.normal(size=(size, size)) / size**0.5
+
+    def f(x):
+        return np.sin(A @ x)
+
+    def vjp(x, w):
+        moves = 1e-7 * np.eye(size)
+        slopes = [(w @ f(x + one) - w @ f(x - one)) / 2e-7 for one in moves]
+        return np.array(slopes) * (1 + error)
+
+    return ByHand(f, vjp=vjp), (random.normal(size=size),)
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize(
+    ("made", "size"),
+    [(normalised, 4), (normalised, 30), (least_squares, 4), (energy, 8)],
+    ids=["layer norm of 4", "layer norm of 30", "least squares", "differences"],
+)
+def test_a_rule_that_loses_half_of_its_digits_is_told_from_a_wrong_one(made, size, mode, seeds):
+    for seed in seeds:
+        right, wrong = (
+            examine(*made(size, error), mode=mode, seed=seed, blame=False) for error in (0, 1e-4)
+        )
+        assert right.verdict is Verdict.PASS, right
+        assert wrong.verdict is Verdict.FAIL, wrong
