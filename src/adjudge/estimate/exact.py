@@ -101,8 +101,8 @@ class Exact(Reference):
             at = "what f returns" if isinstance(hidden, str) else f"what goes into {_where(hidden)}"
             raise NotSupportedError(
                 f"exact replay of f: {at} changes with x, and no operation was seen that makes it",
-                "leave out reference=, or make it by operations of the engine, torch.stack for "
-                "torch.tensor",
+                "leave out reference=, or make it by operations of the engine: a new array of a "
+                "list of entries is a constant for it, and a stack of them is not",
             )
         if isinstance(other, Operation):
             raise NotSupportedError(
