@@ -1935,12 +1935,20 @@ def _allow_in_turn(columns: Columns, one: ModeComparison, found: Column) -> Mode
     chance. A wrong rule ends this at its first wrong row.
     """
     for _ in range(MOST_TRIED // Tally.KEPT):
-        before = one.comparison
+        tried = _tried(one)
         one = allow_automatic_rounding(columns, one, found)
         fails = one.comparison.fails
-        if not fails.any() or fails[worst_entries(before, before.fails)].any():
+        if not fails.any() or fails[tried].any():
             break
     return one
+
+
+def _tried(one: ModeComparison) -> list[int]:
+    """Returns the rows that are asked for their rounding at once: one jvp has all outputs, and one
+    vjp a single row.
+    """
+    most = MOST_TRIED if one.kind == "each" else Tally.KEPT
+    return worst_entries(one.comparison, one.comparison.fails, most)
 
 
 def allow_automatic_rounding(
@@ -1950,9 +1958,7 @@ def allow_automatic_rounding(
     shows where the leaf of the column moves by a unit of rounding.
     """
     letter, comparison, kind = one
-    # One jvp has all outputs, and one vjp a single row.
-    most = MOST_TRIED if kind == "each" else Tally.KEPT
-    tried = worst_entries(comparison, comparison.fails, most)
+    tried = _tried(one)
     if not tried:
         return one
     around = _automatic_nearby(columns, kind, tried, found)
@@ -1993,7 +1999,7 @@ def allow_automatic_rounding(
         slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     doubted_inside = after.fails & ~_beyond_rounding(comparison, found)
-    left = [k for k in worst_entries(after, doubted_inside, most) if k in tried]
+    left = [k for k in worst_entries(after, doubted_inside, len(tried)) if k in tried]
     # Who gives a reference wants to know of a tail that has lost its digits.
     given = found.from_reference and not columns.tolerance.exact
     if left and kind != "first" and not given:

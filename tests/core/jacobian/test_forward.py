@@ -95,6 +95,24 @@ def test_a_right_jvp_in_which_large_terms_cancel_passes(large):
         assert [report.verdict for report in reports] == [right] * 10
 
 
+def test_a_wrong_output_of_a_jvp_stays_wrong_beside_others_with_more_rounding():
+    """It is asked for its own rounding once, whatever that of the others is."""
+    x = np.linspace(0.2, 1.4, 30)
+    large = np.where(np.arange(30) < 20, 1e10, 1e7)
+
+    def push(x, v, error):
+        image = (large * v + v * np.cos(x)) - large * v
+        image[25] *= 1 + error
+        return image
+
+    for error, right in ((0.0, Verdict.PASS), (3e-8, Verdict.FAIL)):
+        rule = ByHand(np.sin, jvp=lambda x, v, error=error: push(x, v, error))
+        reports = [
+            examine(rule, (x,), mode="projected", seed=seed, **FORWARD) for seed in range(10)
+        ]
+        assert [report.verdict for report in reports] == [right] * 10
+
+
 @pytest.mark.parametrize("mode", ["full", "projected"])
 def test_both_modes_pass_together(mode):
     rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x))
