@@ -81,6 +81,14 @@ EPS = {name: format.eps for name, format in FORMATS.items()}
 """The spacing at 1 of each format."""
 
 
+def of_short_range(eps: float) -> bool:
+    """Returns whether a format with this spacing at 1 overflows, or underflows, at numbers that
+    float32 holds, as float16 does and bfloat16 does not.
+    """
+    wide = FORMATS["float32"].largest
+    return any(format.largest < wide for format in FORMATS.values() if format.eps == eps)
+
+
 def scale(x: Vector) -> Vector:
     """Returns the length over which each coordinate of a leaf is expected to vary.
 

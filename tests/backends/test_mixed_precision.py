@@ -150,3 +150,26 @@ def test_what_is_cut_off_in_sixteen_bits_fails_at_every_seed(adjudge_backend, sp
         x = adjudge_backend.array(np.random.default_rng(seed).normal(size=6), "float64")
         report = examine(cut, x, mode="projected", seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL, report
+
+
+@on_both
+def test_what_is_cut_off_below_a_millionth_in_bfloat16_fails_at_every_seed(
+    adjudge_backend, with_vjp
+):
+    """Its numbers are as small as those of float32; those of float16 are not. The values lie above
+    the derivative by more than their rounding, and hide nothing.
+    """
+    xp = adjudge_backend.xp
+
+    def f(x):
+        return xp.tanh(x) + 10
+
+    def vjp(cut):
+        return lambda x, w: xp.where(xp.abs(w) < cut, 0 * w, w) * (1 - xp.tanh(x) ** 2)
+
+    right, wrong = (with_vjp(f, vjp(cut)) for cut in (0.0, 1e-5))
+    for seed in seeds_of(adjudge_backend, SEEDS):
+        x = adjudge_backend.array(np.random.default_rng(seed).normal(size=(4, 6)), "bfloat16")
+        assert examine(right, x, seed=seed, blame=False).verdict is Verdict.PASS
+        report = examine(wrong, x, seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, report

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from adjudge.constants import (
-    COARSE_EPS,
     EXTRA_RUNS,
     FAR_DISTANCES,
     FEW_LEAVES,
@@ -44,7 +43,6 @@ from adjudge.errors import (
     running,
     value_or_error,
 )
-from adjudge.estimate import narrowest_eps
 from adjudge.findings import (
     Advice,
     AloneNotTried,
@@ -136,11 +134,26 @@ class LinearRule:
         differ: Callable[..., Unequal],
         remedy: Advice,
         size: Vector | None = None,
+        *,
+        round_alike: bool = False,
     ) -> Iterator[Finding]:
         """Compares two images to rounding, relative to `size` or to the second one."""
         size = np.abs(both[1]) if size is None else size
-        letter = self.rule.letter
-        yield from self.checks.equal(status, letter, self.image, (*both, size), differ, remedy)
+        equal = partial(self.checks.equal, round_alike=round_alike)
+        yield from equal(status, self.rule.letter, self.image, (*both, size), differ, remedy)
+
+    def unlike_multiple(
+        self,
+        both: tuple[Vector, Vector],
+        differ: Callable[..., Unequal],
+        remedy: Advice,
+        size: Vector | None = None,
+    ) -> list[Finding]:
+        """Compares what is scaled back from a multiple of a probe with the image of the probe. The
+        factor is a power of two, by which no rounding changes where runs do not vary.
+        """
+        alike = not self.checks.varies
+        return list(self.equal(Status.NONLINEAR, both, differ, remedy, size, round_alike=alike))
 
     def homogeneous(self, u: Vector, first: Vector) -> Iterator[Finding]:
         """Compares `A(-k u) / -k` with `A(u)`, which is `first`; a vjp also with zero at zero.
@@ -192,7 +205,7 @@ class LinearRule:
                 differ = partial(NotHomogeneous, rule=self.rule, factor=factor)
                 both, remedy = (scaled, first), Remedy.MULTIPLY_BY_PROBE
                 size = np.abs(first) + gap
-                findings = list(self.equal(Status.NONLINEAR, both, differ, remedy, size))
+                findings = self.unlike_multiple(both, differ, remedy, size)
                 yield from self._unless_rounded(findings, first, scaled, factor, scaled_back)
         elif checks.any_order:
             # Sums of the few digits of probes are exact, and so the same in every order. A probe
@@ -221,13 +234,13 @@ class LinearRule:
         lost = np.isfinite(first) & ~np.isfinite(scaled)
         if not lost.any():
             return
-        eps = self.checks.eps_inside
-        if eps > COARSE_EPS:
+        if self.checks.short_of_range:
             return
         k, others = int(np.argmax(lost)), int(lost.sum()) - 1
         detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
         entry, remedy = self.image.entry(k), Remedy.MULTIPLY_BY_PROBE
-        note = eps > DOUBLE or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
+        narrow = self.checks.eps_inside > DOUBLE
+        note = narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
         yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=note)
 
     def _finite_at(self, part: float, probe: Vector) -> bool:
@@ -283,7 +296,7 @@ class LinearRule:
             if equal_entries(image, first):
                 continue
             found = self._unlike_at_multiple(first, image, factor)
-            if found and checks.eps_inside > COARSE_EPS:
+            if found and checks.short_of_range:
                 # float16 inside has no room for such numbers, but it has for others of that sign
                 narrow = -LARGE_PROBES_NARROW
                 found = self._unlike_at_multiple(first, scaled_back(narrow), narrow)
@@ -298,7 +311,7 @@ class LinearRule:
         taken = Rule.VJP if self.checks.problem.modes_taken.startswith("R") else Rule.JVP
         differ = partial(UnlikeAtMultiple, rule=self.rule, taken=taken, factor=factor)
         pair, remedy = (image, first), Remedy.FOLLOW_MULTIPLES
-        return list(self.equal(Status.NONLINEAR, pair, differ, remedy))
+        return self.unlike_multiple(pair, differ, remedy)
 
     def layout_matters(
         self, both: tuple[Vector, Vector], probe: Vector, layout: Layout
@@ -367,6 +380,7 @@ class LinearRule:
         one, two = max(pairs, key=lambda pair: largest_difference(*pair))
         if largest_difference(one, two) > 0:
             checks = self.checks
+            checks.varies = True
             runs = Runs(self.image, checks.spacing(self.likes), one, two)
             residue = checks.residue(self.image)
             found = runs.finding(self.rule, self.mode, checks.nondet_tol, residue)
@@ -419,9 +433,11 @@ class LinearRule:
             yield from found
 
     def sums(self, pair: tuple[Vector, Vector], size: Vector) -> Iterator[Finding]:
-        """Compares the image of a sum with the sum of images."""
+        """Compares the image of a sum with the sum of images, relative to the terms alone: whether
+        what differs is a residue of rounding shows where it is asked for at other points.
+        """
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
-        yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size)
+        yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size, round_alike=True)
 
     def persists(self, term: Vector, whole: Vector, rest: Vector | None = None) -> bool:
         """Returns whether the rule is not additive for two other probes either, by as much at
@@ -823,10 +839,9 @@ class Pullbacks:
         if equal_entries(small, one):
             return
         differ = partial(NotHomogeneous, rule=rule.rule, factor=SMALL_PROBES)
-        status, remedy = Status.NONLINEAR, Remedy.MULTIPLY_BY_PROBE
-        found = list(rule.equal(status, (small, one), differ, remedy))
+        found = rule.unlike_multiple((small, one), differ, Remedy.MULTIPLY_BY_PROBE)
         # small numbers underflow in float16
-        if found and narrowest_eps(checks.problem, checks.base) <= COARSE_EPS:
+        if found and not checks.short_of_range:
             yield from found
 
     def at_multiples(self, one: Vector) -> Iterator[Finding]:
@@ -859,7 +874,7 @@ class Pullbacks:
         size = np.sum(np.abs([one, *terms]), axis=0)
         if not list(rule.sums((together, one + sum(terms)), size)):
             return
-        if images.size < 1 and self.checks.eps_inside > COARSE_EPS:
+        if images.size < 1 and self.checks.short_of_range:
             # small numbers underflow in float16
             yield from self.additive_pair(one, self.as_in_life(one, small=False))
             return
@@ -875,7 +890,7 @@ class Pullbacks:
             differ = partial(NotHomogeneous, rule=rule.rule, factor=images.size)
             for (_, w), small in zip(laid, plain, strict=True):
                 pair = small, -rule.apply(-w / images.size)
-                found = list(rule.equal(Status.NONLINEAR, pair, differ, Remedy.MULTIPLY_BY_PROBE))
+                found = rule.unlike_multiple(pair, differ, Remedy.MULTIPLY_BY_PROBE)
                 if found:
                     yield from found
                     return

@@ -49,7 +49,7 @@ from adjudge.findings import (
     ValueUnder,
     WritesInto,
 )
-from adjudge.floats import Vector
+from adjudge.floats import Vector, of_short_range
 from adjudge.jacobian import Table, Tally, Tolerance, points_around
 from adjudge.problem import (
     DOUBLE,
@@ -164,6 +164,8 @@ class Identities:
     compared: int = 0
     images: dict[str, tuple[Vector, Vector]] = field(default_factory=dict)
     """The probe that the rule of each mode was tried on, and what that became."""
+    varies: bool = False
+    """Says that two runs of a rule at the same probe were seen to differ."""
 
     def value_under(self, rule: Rule, value: Vector) -> Iterator[Finding]:
         """Compares the value that comes with a derivative with f(x).
@@ -218,6 +220,13 @@ class Identities:
         something disagrees, since where no engine sees that dtype it costs evaluations.
         """
         return max(self.tolerance.eps, narrowest_eps(self.problem, self.base))
+
+    @property
+    def short_of_range(self) -> bool:
+        """Says whether f computes in a dtype, as float16 is one, that has no room for what large
+        and small multiples of a probe make inside of it. Asked for as `eps_inside` is.
+        """
+        return of_short_range(self.eps_inside)
 
     def spacing(self, arrays: Sequence[Array]) -> list[float]:
         """Returns the spacing at 1 of the dtype of each array."""
@@ -373,16 +382,23 @@ class Identities:
         both: tuple[Vector, Vector, Vector],
         differ: Callable[..., Unequal],
         remedy: Advice | None = None,
+        *,
+        round_alike: bool = False,
     ) -> Iterator[Finding]:
         """Compares two vectors to the rounding of the sizes behind them, leaf by leaf; `differ`
         makes the detail of a finding.
+
+        What cancels in a derivative of zero leaves a residue that is as large as the rounding of f.
+        It is the same in both vectors where they `round_alike`, as the images of a probe and of
+        a power of two times it do, and is not excused there: in float32 it hides every gradient
+        below a ten-thousandth of f over x.
         """
         one, two, size = both
         self.compared += one.size
         # Most agree to the rounding of every entry.
         if (np.abs(one - two) <= self.tolerance.identity * size).all():
             return
-        residue = self.residue(space)
+        residue = np.zeros(space.size) if round_alike else self.residue(space)
         for leaf, part in zip(space.leaves, space.slices, strict=True):
             if part.stop == part.start:
                 continue
@@ -393,7 +409,7 @@ class Identities:
             bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
             bound = bound + self.repeated_apart + (self.tolerance.atol or 0.0)
             apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
-            if apart.any() and self.base.coarsest_eps <= DOUBLE:
+            if apart.any() and self.base.coarsest_eps <= DOUBLE and not round_alike:
                 # Numbers that are all rounding of terms which cancel agree in no digit.
                 most = np.fmax(np.abs(one[part]), np.abs(two[part]))
                 apart &= ~(most <= self.residue(space, inside=True)[part])
@@ -401,7 +417,8 @@ class Identities:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
                 tolerance = replace(self.tolerance, eps=self.eps_inside)
                 narrow = replace(self, tolerance=tolerance)
-                yield from narrow.equal(status, letter, space, both, differ, remedy)
+                narrow_equal = partial(narrow.equal, round_alike=round_alike)
+                yield from narrow_equal(status, letter, space, both, differ, remedy)
                 return
             if apart.any():
                 gaps = np.where(apart, np.abs(one[part] - two[part]), -1.0)

@@ -232,6 +232,41 @@ def test_a_gradient_that_is_clipped_beyond_a_magnitude_fails(name, seed, dtype):
     assert NotHomogeneous in details(report)
 
 
+def far_above(x):
+    return x.dtype.type({"float64": 1e13, "float32": 3e4, "float16": 200}[x.dtype.name]) + np.sin(x)
+
+
+MULTIPLES = {
+    "right": lambda w: w,
+    "clipped": lambda w: np.clip(w, -1.5, 1.5),
+    "cut off": CUT["below a millionth"],
+    "its size": np.abs,
+    "more of what is large": lambda w: w * (1 + 0.5 * np.abs(w) / (np.abs(w).max() or 1.0)),
+}
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in MULTIPLES
+        for dtype in ("float64", "float32", "float16")
+        # cotangents so small have no place in float16
+        if (name, dtype) != ("cut off", "float16")
+    ],
+)
+def test_values_far_above_their_derivative_hide_no_rule_that_is_not_linear(name, seed, dtype):
+    """Terms of the size of f may cancel in a gradient of zero, and leave more than this gradient.
+    A power of two changes no rounding, though, and other rounding than that stays no error at all
+    points nearby.
+    """
+    rule = by(lambda w: MULTIPLES[name](w).astype(w.dtype), far_above)
+    report = examine(rule, at(dtype), seed=seed)
+
+    assert (report.verdict is Verdict.FAIL) is (name != "right"), str(report)
+
+
 RIGHT = {
     "elementwise": (np.sin, lambda x, w: w * np.cos(x)),
     "a product of matrices": (lambda x: x @ x.T, lambda x, w: w @ x + w.T @ x),
