@@ -362,6 +362,11 @@ LEAST_PART = 1 / 2
 """Where the terms of a rule are linear in its probe and hardly depend on x, their rounding is the
 same at all points beside x, and would count as an error. Of a random part of the probe it is
 another one. This is the least part. The value is ours."""
+LARGEST_OF_PARTS = 2.0**-16
+"""A rule that casts its probe to sixteen bits has other digits for a part of the probe as well, and
+its errors of 0.4 % would be rounding in double precision. That is allowed up to this part of the
+derivative, which lies between the digits of float32 and those of sixteen bits. The value is
+ours."""
 NOISY_PART = 2.0**-6
 """A rule that divides rounding by nearly zero, as a divided difference does next to a tie, is off
 by noise, of which two points beside x may show a small part. Where they move an automatic number by

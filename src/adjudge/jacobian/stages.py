@@ -49,6 +49,7 @@ from adjudge.constants import (
     KINKED_PART,
     LADDER_COLUMNS,
     LADDER_ZERO_UNITS,
+    LARGEST_OF_PARTS,
     LEAST_PART,
     LONGEST_STEP,
     LOUD_UNITS,
@@ -2487,14 +2488,17 @@ def _change_of_parts(
 
     Where the terms of a rule that cancel hardly depend on x, their rounding is the same at all
     points beside x, and another one for a part of the probe. Of half the probe it is exactly half:
-    where that is not half of the value, the rule is not linear, which is no rounding. Costs one
-    evaluation of the derivative, and four more where that one differs. Ours.
+    where that is not half of the value, the rule is not linear, which is no rounding. Nor is what
+    is off by more than `LARGEST_OF_PARTS`. Costs one evaluation of the derivative, and four more
+    where that one differs. Ours.
     """
     none = np.zeros(len(rows))
-    if comparison.tolerance.coarsest > COARSE_EPS:
-        return none  # a part of a probe has more digits than sixteen bits hold
-    random = generator(columns.probes.seed, Stream.PARTS_OF_PROBES)
     here, off = comparison.automatic[rows], comparison.difference[rows]
+    fine = off <= LARGEST_OF_PARTS * comparison.largest[rows]
+    # A part of a probe has more digits than sixteen bits hold.
+    if comparison.tolerance.coarsest > COARSE_EPS or not fine.any():
+        return none
+    random = generator(columns.probes.seed, Stream.PARTS_OF_PROBES)
 
     def change(part: float) -> Vector:
         values = _automatic_at(columns, None, kind, rows, found, part=part)
@@ -2506,7 +2510,7 @@ def _change_of_parts(
     linear = change(1 / 2) < NOISY_PART * off
     for _ in range(1, NOISY_DRAWS):
         changes = np.fmax(changes, change(random.uniform(LEAST_PART, 1)))
-    return np.where(linear, changes, 0.0)
+    return np.where(linear & fine, changes, 0.0)
 
 
 def _points_nearby(columns: Columns, leaves: Collection[int], number: int = 0) -> Iterator[Vector]:

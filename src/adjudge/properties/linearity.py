@@ -135,11 +135,11 @@ class LinearRule:
         remedy: Advice,
         size: Vector | None = None,
         *,
-        round_alike: bool = False,
+        strict: bool = False,
     ) -> Iterator[Finding]:
         """Compares two images to rounding, relative to `size` or to the second one."""
         size = np.abs(both[1]) if size is None else size
-        equal = partial(self.checks.equal, round_alike=round_alike)
+        equal = partial(self.checks.equal, strict=strict)
         yield from equal(status, self.rule.letter, self.image, (*both, size), differ, remedy)
 
     def unlike_multiple(
@@ -152,8 +152,8 @@ class LinearRule:
         """Compares what is scaled back from a multiple of a probe with the image of the probe. The
         factor is a power of two, by which no rounding changes where runs do not vary.
         """
-        alike = not self.checks.varies
-        return list(self.equal(Status.NONLINEAR, both, differ, remedy, size, round_alike=alike))
+        repeats = not self.checks.varies
+        return list(self.equal(Status.NONLINEAR, both, differ, remedy, size, strict=repeats))
 
     def homogeneous(self, u: Vector, first: Vector) -> Iterator[Finding]:
         """Compares `A(-k u) / -k` with `A(u)`, which is `first`; a vjp also with zero at zero.
@@ -328,7 +328,8 @@ class LinearRule:
             w = factor * probe
             return take_laid(layout, problem, point, w) - self.take_at(problem, point, w)
 
-        for found in self.equal(Status.INCONSISTENT, both, differ, Remedy.READ_STRIDES):
+        apart = self.equal(Status.INCONSISTENT, both, differ, Remedy.READ_STRIDES, strict=True)
+        for found in apart:
             if self._stay_apart(found, both, apart_at):
                 yield found
 
@@ -437,7 +438,7 @@ class LinearRule:
         what differs is a residue of rounding shows where it is asked for at other points.
         """
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
-        yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size, round_alike=True)
+        yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size, strict=True)
 
     def persists(self, term: Vector, whole: Vector, rest: Vector | None = None) -> bool:
         """Returns whether the rule is not additive for two other probes either, by as much at
@@ -572,7 +573,9 @@ class LinearRule:
         apart = [
             (s, both, found)
             for s, both in enumerate(zip(together, loop, strict=True))
-            for found in self.equal(Status.INCONSISTENT, both, unlike, Remedy.MEND_BATCHING_RULE)
+            for found in self.equal(
+                Status.INCONSISTENT, both, unlike, Remedy.MEND_BATCHING_RULE, strict=True
+            )
         ]
         if apart:
             # Equal rows that differ come from random numbers, and not from the batching rule.
@@ -1026,7 +1029,9 @@ class Pullbacks:
                 continue
             together = restricted(X, row, *leaves)
             differ, both = partial(AnotherAlone, leaf=name), (alone, together)
-            found = list(self.rule.equal(Status.INCONSISTENT, both, differ, Remedy.MIND_REQUIRED))
+            remedy = Remedy.MIND_REQUIRED
+            apart = self.rule.equal(Status.INCONSISTENT, both, differ, remedy, strict=True)
+            found = list(apart)
             if found and self._alone_persists(leaves, alone - together):
                 yield from found
 

@@ -383,22 +383,22 @@ class Identities:
         differ: Callable[..., Unequal],
         remedy: Advice | None = None,
         *,
-        round_alike: bool = False,
+        strict: bool = False,
     ) -> Iterator[Finding]:
         """Compares two vectors to the rounding of the sizes behind them, leaf by leaf; `differ`
         makes the detail of a finding.
 
         What cancels in a derivative of zero leaves a residue that is as large as the rounding of f.
-        It is the same in both vectors where they `round_alike`, as the images of a probe and of
-        a power of two times it do, and is not excused there: in float32 it hides every gradient
-        below a ten-thousandth of f over x.
+        It is not excused where the comparison is `strict`: in float32 it hides every gradient below
+        a ten-thousandth of f over x. That is for vectors that round alike, as the images of a probe
+        and of a power of two times it do, and for what has to differ at other points as well.
         """
         one, two, size = both
         self.compared += one.size
         # Most agree to the rounding of every entry.
         if (np.abs(one - two) <= self.tolerance.identity * size).all():
             return
-        residue = np.zeros(space.size) if round_alike else self.residue(space)
+        residue = np.zeros(space.size) if strict else self.residue(space)
         for leaf, part in zip(space.leaves, space.slices, strict=True):
             if part.stop == part.start:
                 continue
@@ -409,7 +409,7 @@ class Identities:
             bound = bound + (leaf.tiny or UNDERFLOW_MARGIN * UNDERFLOW)
             bound = bound + self.repeated_apart + (self.tolerance.atol or 0.0)
             apart = finite & ~(np.abs(one[part] - two[part]) <= bound)
-            if apart.any() and self.base.coarsest_eps <= DOUBLE and not round_alike:
+            if apart.any() and self.base.coarsest_eps <= DOUBLE and not strict:
                 # Numbers that are all rounding of terms which cancel agree in no digit.
                 most = np.fmax(np.abs(one[part]), np.abs(two[part]))
                 apart &= ~(most <= self.residue(space, inside=True)[part])
@@ -417,7 +417,7 @@ class Identities:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
                 tolerance = replace(self.tolerance, eps=self.eps_inside)
                 narrow = replace(self, tolerance=tolerance)
-                narrow_equal = partial(narrow.equal, round_alike=round_alike)
+                narrow_equal = partial(narrow.equal, strict=strict)
                 yield from narrow_equal(status, letter, space, both, differ, remedy)
                 return
             if apart.any():

@@ -296,3 +296,37 @@ def test_a_rule_that_loses_half_of_its_digits_is_told_from_a_wrong_one(made, siz
         )
         assert right.verdict is Verdict.PASS, right
         assert wrong.verdict is Verdict.FAIL, wrong
+
+
+def in_bits(numbers, bits):
+    """Returns the numbers rounded to so many bits."""
+    parts, powers = np.frexp(numbers)
+    return np.ldexp(np.round(parts * 2.0**bits) / 2.0**bits, powers)
+
+
+CAST = {
+    "branches": (
+        lambda x: np.where(x > 0.1, 2.5 * np.sin(x), x * x),
+        lambda x, w: w * np.where(x > 0.1, 2.5 * np.cos(x), 2 * x),
+    ),
+    "a Huber loss": (
+        lambda x: np.where(np.abs(x) < 1, x * x / 2, np.abs(x) - 0.5) @ np.cos(x.T),
+        lambda x, w: (
+            w @ np.cos(x) * np.clip(x, -1, 1)
+            - (w.T @ np.where(np.abs(x) < 1, x * x / 2, np.abs(x) - 0.5)) * np.sin(x)
+        ),
+    ),
+}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("bits", [8, 11, 53])
+@pytest.mark.parametrize("name", CAST)
+def test_a_gradient_in_sixteen_bits_is_no_rounding_of_double_precision(name, bits, seeds):
+    """A part of the probe has other digits there, as a rule has in which large terms cancel."""
+    f, vjp = CAST[name]
+    rule = ByHand(f, vjp=lambda x, w: in_bits(vjp(x, w), bits))
+    x = np.random.default_rng(3).normal(size=(3, 5))
+    for seed in seeds:
+        report = examine(rule, x, seed=seed, blame=False)
+        assert report.verdict is (Verdict.PASS if bits == 53 else Verdict.FAIL), report

@@ -267,6 +267,16 @@ def test_values_far_above_their_derivative_hide_no_rule_that_is_not_linear(name,
     assert (report.verdict is Verdict.FAIL) is (name != "right"), str(report)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("name", ["right", "twice", "zeros", "negative"])
+def test_values_far_above_their_derivative_hide_no_layout(name, seed, dtype):
+    wrong = LAYOUTS.get(name, lambda w: w)
+    report = examine(by(lambda w: transposed(w, wrong), far_above), at(dtype), seed=seed)
+
+    assert details(report) == [] if name == "right" else LayoutMatters in details(report)
+
+
 RIGHT = {
     "elementwise": (np.sin, lambda x, w: w * np.cos(x)),
     "a product of matrices": (lambda x: x @ x.T, lambda x, w: w @ x + w.T @ x),
