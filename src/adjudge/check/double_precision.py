@@ -47,7 +47,7 @@ from adjudge.findings import (
     Verdict,
     worst,
 )
-from adjudge.floats import EPS, Vector
+from adjudge.floats import EPS, Vector, of_short_range
 from adjudge.jacobian import Evaluator
 from adjudge.problem import (
     Base,
@@ -463,6 +463,11 @@ def _in_double(
         refuse_if_raised(caught)
     if formula is None:
         raise _refused(Refusal.NARROW_INSIDE)
+    inside = formula.tolerance.eps
+    nonlinear = any(one.status is Status.NONLINEAR and not one.note for one in outcome.findings)
+    if nonlinear and of_short_range(inside):
+        # Its values alone show it, of a function that no engine sees into.
+        outcome = judge_properties(replace(base, carried_eps=inside), settings)
     pairs = [(Evaluator(base), wide, letters)]
     if len(taken) == 1:  # the first derivative, which the same evaluations judge
         with double.widening():

@@ -382,6 +382,8 @@ class Base:
     """The outputs that take no part in any comparison, since they are not finite at x."""
     poles: NDArray[np.bool_] | None = None
     """Those among them that do not keep that value beside x: there may be a derivative."""
+    carried_eps: float = 0.0
+    """The spacing at 1 of the dtype that f was seen to round its values to, where it is known."""
     seen: dict[str, Any] = field(default_factory=dict)
     """What the values of f beside x have shown so far, which need not be looked for again."""
     of: Base | None = None

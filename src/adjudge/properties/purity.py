@@ -219,7 +219,8 @@ class Identities:
         """The spacing at 1 of the narrowest dtype that f computes with. It is asked for where
         something disagrees, since where no engine sees that dtype it costs evaluations.
         """
-        return max(self.tolerance.eps, narrowest_eps(self.problem, self.base))
+        known = max(self.tolerance.eps, self.base.carried_eps)
+        return max(known, narrowest_eps(self.problem, self.base))
 
     @property
     def short_of_range(self) -> bool:
