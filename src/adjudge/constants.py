@@ -836,6 +836,14 @@ INSIDE_POWERS = (0.45, 0.36)
 also of a norm that hardly changes, and too short for a smooth function to leave its polynomial.
 From the one to the other what a fast function leaves over grows by `4^5`, which is more than the
 range of `INSIDE_NOISE`, and rounding does not grow. The values are ours."""
+INSIDE_GROWTH = 8
+"""Rounding does not grow from the one step to the other, and what grows by more than this has to be
+there over a shorter one as well (`SHORTER_INSIDE_POWER`). The logarithm of a matrix with an
+eigenvalue of 1e-4 leaves over 5e-9 and then 2e-7, both of which float32 could, and a rule that is
+off by 1e-4 throughout passed by the digits of float32. The value is ours."""
+SHORTER_INSIDE_POWER = 0.6
+"""Some spacings of float32, over which a smooth function leaves nothing over; see `INSIDE_GROWTH`.
+The value is ours."""
 INSIDE_MAGNITUDE = 2.0**-6
 """Stairs of 0.01 at 5000 are as noisy as rounding to float32, and a straight-through gradient
 passed. Rounding of x times this is noise of the same part of f, or of less where f has an offset;

@@ -18,6 +18,7 @@ from adjudge.constants import (
     FEWER_BITS,
     FEWEST_BITS,
     FULL_DIGITS_PART,
+    INSIDE_GROWTH,
     INSIDE_MAGNITUDE,
     INSIDE_NOISE,
     INSIDE_POWERS,
@@ -32,6 +33,7 @@ from adjudge.constants import (
     OTHER_MAGNITUDES,
     ROUNDED_JUMP,
     ROUNDED_REACH,
+    SHORTER_INSIDE_POWER,
     SHORTER_NOISE_STEP,
     STAIRCASE_PART,
     TYPICAL_RESIDUALS,
@@ -394,8 +396,9 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
     A function that rounds to float32 on the way and goes on in float64 has values with all digits.
     Over steps of some spacings of float32 it moves by as much at random, where a smooth function
     is a polynomial. So is a fast one (`sin(1e6 x)`) over some steps; over others it is farther off
-    than rounding puts it, and so are stairs where x is smaller. What is small in its leaf may have
-    lost its digits, and says nothing.
+    than rounding puts it, and so are stairs where x is smaller. What grows with the steps, as that
+    of a function close to a pole does, has to be there over shorter ones. What is small in its leaf
+    may have lost its digits, and says nothing.
     Costs ten evaluations, and up to twenty more where there is such noise, once for each x. Ours.
     """
     if "inside" not in base.seen:
@@ -406,7 +409,15 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
             low, high = (part * eps for part in INSIDE_NOISE)
             over = partial(_noise_of_leaves, problem, base)
             x, smaller = problem.origin, INSIDE_MAGNITUDE * problem.origin
-            alike = all(low <= over(x, eps**k) <= high for k in INSIDE_POWERS)
+            seen: list[float] = []
+
+            def within(power: float) -> bool:
+                seen.append(over(x, eps**power))
+                return low <= seen[-1] <= high
+
+            alike = all(map(within, INSIDE_POWERS))
+            if alike and seen[-1] > INSIDE_GROWTH * seen[0]:
+                alike = over(x, eps**SHORTER_INSIDE_POWER) >= low
             if alike and (known or over(smaller, eps ** INSIDE_POWERS[0]) <= high):
                 found = next((name for name in SIGNIFICANT_BITS if EPS[name] == eps), None)
         base.seen["inside"] = found

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scenarios import seeds
 
-from adjudge import ByHand, Verdict, examine
+from adjudge import ByHand, Status, Verdict, examine
 
 MATRIX = np.random.default_rng(5).normal(size=(6, 6)).astype(np.float32)
 
@@ -117,3 +117,32 @@ def test_what_cancels_in_float64_is_not_taken_for_a_zero_of_float32(scale, seed)
 
 def cancelling(x):
     return (1 - np.cos(x)) / x**2
+
+
+def logarithm(A):
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    return (vectors * np.log(values)) @ vectors.T
+
+
+def logarithm_vjp(A, w):
+    """By the divided differences of Daleckii and Krein."""
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    gaps, one = values[:, None] - values, np.eye(len(values))
+    slopes = np.log1p(gaps / values) / np.where(one, 1.0, gaps) + one / values
+    whole = vectors @ (slopes * (vectors.T @ (w + w.T) @ vectors / 2)) @ vectors.T
+    return (whole + whole.T) / 2
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("least", [3e-5, 1e-4, 3e-4])
+def test_a_function_near_a_pole_does_not_compute_in_float32_inside(least, seed):
+    """Over some steps it is as far from its polynomial as that would put it; over shorter ones it
+    is not.
+    """
+    Q = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    A = (Q * [1, 1 + 1e-5, 2, least]) @ Q.T
+    for part, right in ((0.0, Verdict.PASS), (1e-4, Verdict.FAIL)):
+        rule = ByHand(logarithm, vjp=lambda A, w, part=part: (1 + part) * logarithm_vjp(A, w))
+        report = examine(rule, (A + A.T) / 2, seed=seed, blame=False)
+        assert report.verdict is right, report
+        assert not [found for found in report.findings if found.status is Status.IMPRECISE]
