@@ -371,10 +371,11 @@ NOISY_PART = 2.0**-6
 """A rule that divides rounding by nearly zero, as a divided difference does next to a tie, is off
 by noise, of which two points beside x may show a small part. Where they move an automatic number by
 at least this part of what it is off by, `NOISY_DRAWS` pairs are asked. Without it such a right rule
-fails at one seed of six. The value is ours and has no derivation."""
+fails at one seed of six. So does one whose large terms cancel, and which changes by steps, where
+they do not move it at all. The value is ours and has no derivation."""
 NOISY_DRAWS = 4
-"""This many pairs of points beside x are asked about an automatic number that is noisy there; see
-`NOISY_PART`. The value is ours and has no derivation."""
+"""This many pairs of points beside x, each twice as far as the one before, are asked about an
+automatic number that is noisy there; see `NOISY_PART`. The value is ours and has no derivation."""
 BRANCH_REACHES = (2.0**4, 2.0**10, 2.0**16, 2.0**30)
 """A rule that takes another branch on one side of x changes by the step between its branches where
 x moves by a unit of rounding, and a wrong rule would be allowed that as its rounding. What stays

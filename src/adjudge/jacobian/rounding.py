@@ -67,10 +67,14 @@ Take: TypeAlias = Callable[[Vector], Vector]
 
 
 def points_within_rounding(
-    problem: Problem, seed: int, leaves: Collection[int] | None = None, eps: float = 0.0
+    problem: Problem,
+    seed: int,
+    leaves: Collection[int] | None = None,
+    eps: float = 0.0,
+    units: float = 1.0,
 ) -> Iterator[Vector]:
-    """Yields two points whose entries, of some leaves or of all, are one or two units of rounding
-    off those of x. `eps` is the least spacing at 1 that a unit is taken from.
+    """Yields two points whose entries, of some leaves or of all, are so many units of rounding, or
+    twice as many, off those of x. `eps` is the least spacing at 1 that a unit is taken from.
 
     Every entry is above x at one of them and below at the other: where both are on one side, a rule
     with a branch that ends at x shows one of its values.
@@ -78,7 +82,8 @@ def points_within_rounding(
     random, X, x = generator(seed, Stream.ROUNDING_NEIGHBOURS), problem.X, problem.origin
     signs = random.choice(np.array([-1, 1], np.int8), X.size)
     for side in (1, -1):
-        point, drawn = x.copy(), side * signs * random.choice(np.array([1.0, NEAR_ULPS]), X.size)
+        point, drawn = x.copy(), random.choice(np.array([1.0, NEAR_ULPS]), X.size)
+        drawn *= units * side * signs
         for j in range(len(X.leaves)) if leaves is None else leaves:
             part = X.slices[j]
             unit = 2.0 ** np.floor(np.log2(np.abs(x[part]))) * max(X.leaves[j].eps, eps)

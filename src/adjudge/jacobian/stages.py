@@ -1974,9 +1974,12 @@ def allow_automatic_rounding(
     right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
     off = comparison.difference[tried]
     few = (NEIGHBOUR_FACTOR * change < off - allowed) & (change >= NOISY_PART * off)
+    # What cancels may change by steps, and by none where x moves by a unit of rounding or two.
+    small = off <= comparison.tolerance.eps**GROSS_POWER * comparison.largest[tried]
+    few |= small & (change == 0)
     for number in range(1, NOISY_DRAWS) if np.any(few) else ():
         more = _automatic_nearby(columns, kind, tried, found, number)
-        change = np.fmax(change, largest_change(more))
+        change = np.where(few, np.fmax(change, largest_change(more)), change)
     if kind != "first" and np.any(NEIGHBOUR_FACTOR * change < off - allowed):
         change = np.fmax(change, _change_of_parts(columns, comparison, kind, tried, found))
     if np.any(NEIGHBOUR_FACTOR * change < off - allowed):
@@ -2515,10 +2518,11 @@ def _change_of_parts(
 
 def _points_nearby(columns: Columns, leaves: Collection[int], number: int = 0) -> Iterator[Vector]:
     """Yields two points at which these leaves are moved by a unit of rounding, another pair for
-    each number.
+    each number, and twice as far.
     """
     t, seed = columns.tolerance, columns.probes.seed + number
-    return points_within_rounding(columns.problem, seed, leaves, t.eps if t.inside else 0.0)
+    eps = t.eps if t.inside else 0.0
+    return points_within_rounding(columns.problem, seed, leaves, eps, 2.0**number)
 
 
 def _beside_in_others(

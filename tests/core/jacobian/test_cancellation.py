@@ -330,3 +330,28 @@ def test_a_gradient_in_sixteen_bits_is_no_rounding_of_double_precision(name, bit
     for seed in seeds:
         report = examine(rule, x, seed=seed, blame=False)
         assert report.verdict is (Verdict.PASS if bits == 53 else Verdict.FAIL), report
+
+
+STEPS = {
+    "coth": (
+        lambda x: np.where(x < 0.05, x / 3 - x**3 / 45, 1 / np.tanh(x) - 1 / x),
+        lambda x: 1 / x**2 - 1 / np.sinh(x) ** 2,
+    ),
+    "cosecant": (
+        lambda x: np.where(x < 0.05, x / 6 + 7 * x**3 / 360, 1 / np.sin(x) - 1 / x),
+        lambda x: 1 / x**2 - np.cos(x) / np.sin(x) ** 2,
+    ),
+}
+
+
+@over_seeds(10, always=5)
+@pytest.mark.parametrize("x", [[1e-5], [1e-5, 0.3, 2.0], [2e-5, 1.3e-5], [2e-5, 1.0, 0.2]])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_right_rule_that_changes_by_steps_passes(name, x, seeds):
+    """Its terms are 1e10 times its value, which most moves of x by one unit do not change."""
+    f, slope = STEPS[name]
+    for seed in seeds:
+        for part, right in ((0.0, Verdict.PASS), (1e-3, Verdict.FAIL)):
+            rule = ByHand(f, vjp=lambda x, w, part=part: (1 + part) * w * slope(x))
+            report = examine(rule, np.asarray(x), seed=seed, blame=False)
+            assert report.verdict is right, report
