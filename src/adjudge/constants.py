@@ -700,6 +700,18 @@ NARROWEST_STAIR = 2.0**-27
 that is as wide as this over the scale of x. Narrower ones are the rounding of larger numbers on the
 way, as in `(x + 1e8) - 1e8`, whose derivative is that of their slope. With a larger value the zero
 derivative of a quantiser of 20 bits fails. The value is ours."""
+NARROW_STAIR = 2.0**-16
+"""Stairs that are narrower than this over the scale of x may be the rounding of larger numbers that
+cancel, and count as stairs if they go to one side. Without that the right derivative of
+`1 / sin(x) - 1 / x` at 1e-4 fails at most seeds, and zero passes at some. It saves the time that
+this takes where stairs are wider. The value is ours."""
+STAIRS_SEEN = 24
+"""So many points to each side of x, a seventh of the width of a stair apart, are looked at for
+stairs that go both ways. Over three times that distance the slope hides it at one seed of thirty.
+The value is ours."""
+STAIRS_ALONE = 4
+"""So many entries of x are moved, each alone, to see which way narrow stairs go. Where several move
+together, a sum of quantised numbers goes both ways. The value is ours."""
 STAIR_SPACINGS = (3, 4, 5)
 """Where f is judged in a wider dtype than the caller's, and leaves its value closer to x than the
 first of these numbers of spacings of the caller's dtype, it counts as stairs if it stands still

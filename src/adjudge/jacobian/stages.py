@@ -56,6 +56,7 @@ from adjudge.constants import (
     MEAN_PART,
     MEAN_POINTS,
     MOST_TRIED,
+    NARROW_STAIR,
     NARROWER_BAR,
     NARROWEST_STAIR,
     NEAR_ROUNDING,
@@ -113,6 +114,7 @@ from adjudge.jacobian.saturation import (
     all_saturated,
     creeps,
     dominating_constants,
+    goes_both_ways,
     lopsided,
     moves_beyond_noise,
     moves_on,
@@ -483,8 +485,8 @@ class Standstill(Stage):
     Without this stage a ladder takes longer and longer steps until f moves, and finds the slope of
     the whole staircase, so that zero failed and the slope passed. A tail (`sigmoid` at 40) leaves
     its value by units of rounding, and is left to the stages below, as is a function that rounds to
-    a narrower dtype inside. Costs four evaluations where f does not move at all, else up to forty.
-    Ours.
+    a narrower dtype inside, and one whose narrow stairs go both ways. Costs four evaluations where
+    f does not move at all, else up to forty, and more where stairs are narrow. Ours.
     """
 
     after_ladder: bool
@@ -508,6 +510,10 @@ class Standstill(Stage):
         flat = (steps > self.least * found.tangent.length) & seen.flat
         flat &= ~_within_spacings(columns, found, flat, steps)
         flat &= ~(creeps(base, found, constants=not trial.zero) | _claims_rounding(trial))
+        narrow = flat & (steps < NARROW_STAIR * found.tangent.length)
+        if found.ladders and np.any(narrow):
+            width = float(np.max(steps[narrow])) / found.tangent.length
+            flat &= ~goes_both_ways(problem, base, found.tangent, narrow, width)
         if self.after_ladder and trial.zero:
             flat &= ~(moves_on(base, found) & creeps(base, found, constants=True))
         if not np.any(flat):

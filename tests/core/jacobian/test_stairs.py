@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenarios import seeds
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Status, Verdict, examine, reference
 
@@ -214,3 +214,55 @@ def test_stairs_that_are_computed_in_float32_are_stairs(height, dtype, seed):
 
     assert right.verdict is Verdict.PASS, str(right)
     assert wrong.verdict is Verdict.FAIL, str(wrong)
+
+
+CANCELLING = {
+    "coth": (
+        lambda x: np.cosh(x) / np.sinh(x) - 1 / x,
+        lambda x: 1 / 3 - x**2 / 15,
+    ),
+    "cosecant": (lambda x: 1 / np.sin(x) - 1 / x, lambda x: 1 / 6 + 7 * x**2 / 120),
+    "coth less cosecant": (
+        lambda x: 1 / np.tanh(x) - 1 / np.sin(x),
+        lambda x: 1 / 6 - x**2 / 8,
+    ),
+}
+
+
+@over_seeds(10, always=5)
+@pytest.mark.parametrize("x", [[1e-4, 2e-4, 1.5e-4], [1e-4, 2e-4, 1.5e-4, 3e-5], [3e-5, 2e-5]])
+@pytest.mark.parametrize("name", CANCELLING)
+def test_narrow_stairs_that_go_both_ways_are_rounding(name, x, seeds):
+    """That of large terms which cancel: `1/sin(x) - 1/x` is rounded to 1e-12 at 1e-4, where a
+    quantiser of 20 bits is as wide, and zero is the derivative of neither.
+    """
+    f, slope = CANCELLING[name]
+    for seed in seeds:
+        right, zero, twice = (
+            examine(
+                ByHand(f, vjp=lambda x, w, part=part: part * w * slope(x)),
+                np.asarray(x),
+                seed=seed,
+                blame=False,
+            )
+            for part in (1.0, 0.0, 2.0)
+        )
+        assert right.verdict is not Verdict.FAIL, right
+        assert (zero.verdict, twice.verdict) == (Verdict.FAIL, Verdict.FAIL), zero
+
+
+@over_seeds(10, always=3)
+@pytest.mark.parametrize("bits", [12, 16, 20])
+@pytest.mark.parametrize("size", [1, 3, 6])
+def test_narrow_stairs_of_a_quantiser_go_one_way(size, bits, seeds):
+    """Those of a sum of quantised numbers go both ways where several of them move."""
+    x = np.random.default_rng(3).uniform(0.1, 1, size)
+
+    def stairs(x):
+        return np.sum(np.round(x * 2.0**bits) / 2.0**bits)
+
+    for seed in seeds:
+        zero = examine(ByHand(stairs, vjp=lambda x, w: 0 * x), x, seed=seed, blame=False)
+        through = examine(ByHand(stairs, vjp=lambda x, w: w + 0 * x), x, seed=seed, blame=False)
+        assert zero.verdict is Verdict.PASS, zero
+        assert through.verdict is Verdict.FAIL, through
