@@ -148,6 +148,12 @@ class _Torch(AutodiffBackend):
         return captured.implicit_samplers(f(tuple(map(_recording, x))))
 
 
+_RUN_BACKWARD = torch.autograd.graph._engine_run_backward.__code__
+"""The last frame of Python before the engine of PyTorch."""
+_APPLY = torch.autograd.function.BackwardCFunction.apply.__code__
+"""The frame in which the engine calls the backward pass of a `torch.autograd.Function`."""
+
+
 class TorchBackend(_Torch):
     """Eager mode: `torch.autograd.grad`, and dual tensors."""
 
@@ -203,8 +209,12 @@ class TorchBackend(_Torch):
             run = partial(within, run)
         try:
             found = run()
-        except RuntimeError as error:
-            self.refuse("reverse mode (vjp)", error)
+        except Exception as error:
+            if undefined and _raised_by_hook(error):
+                what, why = "undefined gradients in a hook of f", "it is handed None for them"
+                raise self.lacks(what, why) from error
+            if isinstance(error, RuntimeError):
+                self.refuse("reverse mode (vjp)", error)
             raise
         for gradient in () if undefined else found:
             if gradient is None:
@@ -291,6 +301,18 @@ class TorchBackend(_Torch):
             raise self.lacks(f"forward mode (jvp) of {leaf.layout} tensors", str(error)) from error
         # a module takes no parameter that was recorded
         return dual if dual.grad_fn is not None else of_class_of(leaf, dual)
+
+
+def _raised_by_hook(error: BaseException) -> bool:
+    """Returns whether a hook raised `error` in a backward pass, and no rule: what the engine calls
+    of a `torch.autograd.Function` begins in a frame of its class.
+    """
+    called, traceback = None, error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code is _RUN_BACKWARD:
+            called = traceback.tb_next
+        traceback = traceback.tb_next
+    return called is not None and called.tb_frame.f_code is not _APPLY
 
 
 @cache

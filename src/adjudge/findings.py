@@ -152,6 +152,7 @@ class Remedy(Enum):
     LEAVE_OUTPUT_OUT = auto()
     GIVE_OTHER_POINTS = auto()
     NOT_NEEDED = auto()
+    MIND_UNDEFINED_IN_HOOK = auto()
     """Batching was not asked for."""
 
 
@@ -728,6 +729,16 @@ class UndefinedRaised(Detail):
     are."""
     error: Raised
     rule: Rule = Rule.VJP
+
+
+class UndefinedInHook(Detail):
+    """What f has hooked into the backward pass, and no rule of a derivative, raises when the
+    cotangent of an output is undefined.
+    """
+
+    output: str
+    """The output whose cotangent is undefined, empty for all."""
+    error: Raised
 
 
 class BatchRaised(Detail):

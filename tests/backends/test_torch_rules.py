@@ -328,3 +328,77 @@ def test_a_function_without_a_jvp_is_told_to_have_one(rule):
 
     assert report.modes["FR"] is Status.UNSUPPORTED
     assert "static method jvp" in str(report)
+
+
+def hooked(register, hook):
+    """A function with a hook at the sine of x, which is squared."""
+
+    def f(x):
+        y = x.sin()
+        register(y, hook)
+        return y * y
+
+    return f
+
+
+def at_module(hook):
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    module[1].register_full_backward_hook(lambda _, inside, outside: hook(outside[0]))
+    return module.double()
+
+
+HOOKED = {
+    "of a tensor": lambda hook: hooked(lambda y, hook: y.register_hook(hook), hook),
+    "of a node": lambda hook: hooked(
+        lambda y, hook: y.grad_fn.register_hook(lambda inside, outside: hook(outside[0])), hook
+    ),
+    "before a node": lambda hook: hooked(
+        lambda y, hook: y.grad_fn.register_prehook(lambda outside: hook(outside[0])), hook
+    ),
+    "of a module": at_module,
+}
+
+
+@pytest.mark.parametrize("where", HOOKED)
+def test_a_hook_that_reads_its_gradient_makes_no_derivative_wrong(x, where):
+    """It is handed None where a cotangent is undefined, and raises for that."""
+    seen = []
+    report = adjudge.examine(HOOKED[where](lambda g: seen.append(g.norm())), x, seed=0, blame=False)
+
+    (found,) = report.findings
+    assert report.verdict is adjudge.Verdict.PASS, report
+    assert found.status is Status.UNDEFINED
+    assert found.note
+    assert "a hook of the backward pass raises AttributeError" in str(report)
+    assert seen
+
+
+@pytest.mark.parametrize("hook", [lambda g: 1.01 * g, lambda g: g.clamp(-0.1, 0.1)])
+def test_a_hook_that_changes_its_gradient_fails(x, hook):
+    report = adjudge.examine(HOOKED["of a tensor"](hook), x, seed=0, blame=False)
+
+    assert report.verdict is adjudge.Verdict.FAIL
+
+
+def test_a_rule_that_raises_for_an_undefined_cotangent_below_a_hook_fails(x):
+    class Sine(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            ctx.set_materialize_grads(False)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return w.clone() * x.cos()
+
+    def f(x):
+        y = Sine.apply(x)
+        y.register_hook(lambda g: None)
+        return y * y
+
+    report = adjudge.examine(f, x, seed=0, blame=False)
+
+    assert report.verdict is adjudge.Verdict.FAIL
+    assert "the vjp raises AttributeError" in str(report)

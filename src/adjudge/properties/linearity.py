@@ -69,6 +69,7 @@ from adjudge.findings import (
     Remedy,
     Rule,
     Status,
+    UndefinedInHook,
     UndefinedNotZero,
     UndefinedNotZeros,
     UndefinedRaised,
@@ -481,6 +482,13 @@ class LinearRule:
         detail = UndefinedRaised(probed, Raised.of(error), self.rule)
         remedy = Remedy.ACCEPT_OR_EXCUSE_UNDEFINED
         return Finding(Status.UNDEFINED, self.mode, probed, detail, remedy, cause=error)
+
+    def raised_in_hook(self, output: str, error: BaseException) -> Finding:
+        """Returns the note that a hook raises where the cotangent of `output` is undefined: the
+        derivative is right in all that asks for one.
+        """
+        detail, remedy = UndefinedInHook(output, Raised.of(error)), Remedy.MIND_UNDEFINED_IN_HOOK
+        return Finding(Status.UNDEFINED, self.mode, output, detail, remedy, note=True, cause=error)
 
     def batched(
         self,
@@ -916,6 +924,9 @@ class Pullbacks:
             w = tuple([UNDEFINED if k in case else array for k, array in enumerate(zero)])
             with Catching(AdjudgeError) as caught:
                 vector, _ = reverse.pull(w)
+            if isinstance(caught.error, NotSupportedError):  # what raised is no rule
+                yield rule.raised_in_hook(output, caught.error.__cause__ or caught.error)
+                continue
             if caught.error is not None:
                 raised = True
                 yield rule.raised_undefined(output, caught.error)

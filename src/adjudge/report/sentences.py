@@ -255,6 +255,10 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "the {rule} raises {error.kind} when the {rule.probe} of {output} is undefined: "
         "{error.message}",
     ),
+    findings.UndefinedInHook: (
+        "a hook of the backward pass raises {error.kind} when the cotangent of {output} is "
+        "undefined: {error.message}",
+    ),
     findings.BatchRaised: ("the vmapped {rule} for {entry} raises {error.kind}: {error.message}",),
     findings.DrawsOthers: (
         "the function draws other random numbers under {way} from the same state: the derivative "
@@ -971,6 +975,10 @@ REMEDIES = {
     Remedy.LEAVE_OUTPUT_OUT: "where this output is meant to have no derivative (a metric, saved "
     "statistics), name the others: outputs=[0, ...]",
     Remedy.GIVE_OTHER_POINTS: "check at other numbers as well: points=[other inputs, ...]",
+    Remedy.MIND_UNDEFINED_IN_HOOK: (
+        "let the hook return where its gradient is None, or pass check_undefined_grad=False; the "
+        "derivative itself does not depend on it"
+    ),
     Remedy.NOT_NEEDED: "batching was not asked for",
 }
 
