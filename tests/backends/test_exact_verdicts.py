@@ -354,3 +354,28 @@ def test_rounding_where_the_derivative_is_zero_is_measured_beside_the_other_entr
     assert report.verdict is verdict, str(report)
     if verdict is Verdict.PASS:
         assert report.resolution < 1e-15
+
+
+@pytest.mark.parametrize("others", [(), (-35.7143,), (-14.3, -24.5, -35.7, 2.0)])
+def test_a_saturated_tail_is_no_kink(others):
+    """`1 + erf(x)` at -25 has the same ball in 128 bits and in 512, as the hull of two branches
+    has: the right derivative of a gelu at -8.3 failed beside it by the steps of its values.
+    """
+    x = tensor(18.0, *others, -8.306813671257029)
+    for seed in range(3):
+        right = examine(torch.nn.functional.gelu, x, seed=seed, blame=False)
+        wrong = examine(planted(torch.nn.functional.gelu, gelu_slope, 1.01), x, seed=seed)
+        assert right.verdict is OPEN, right
+        assert wrong.verdict is FAIL, wrong
+
+
+def gelu_slope(x):
+    density = torch.exp(-x * x / 2) / (2 * torch.pi) ** 0.5
+    return (1 + torch.erf(x / 2**0.5)) / 2 + x * density
+
+
+def test_a_tail_beyond_the_digits_that_a_replay_begins_with_has_one_slope():
+    """At a kink the hull of two slopes is as wide in all digits."""
+    for f, x, one in ((torch.nn.functional.gelu, -35.7143, True), (torch.relu, 0.0, False)):
+        slopes = examine(f, tensor(x), reference="exact", seed=0, blame=False).findings[0].status
+        assert (slopes is not Status.NONSMOOTH) is one

@@ -216,7 +216,7 @@ class Exact(Reference):
             length: The scale of x along the tangent.
             count: How many derivatives there are.
         """
-        bits, last, stuck = EXACT_BITS, None, None
+        bits, last = EXACT_BITS, np.full(count, np.inf)
         while True:
             with precision(bits):
                 try:
@@ -228,15 +228,15 @@ class Exact(Reference):
                     return _unknown(count, error)
                 value, radius = _floats(balls)
             wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
-            if last is not None:
-                stuck = wide & (radius > KINK_SHRINKING * last)
-                wide &= ~stuck
             if not wide.any() or bits >= MOST_EXACT_BITS:
                 break
             last, bits = radius, 4 * bits
         bar = np.where(np.isnan(value), np.nan, radius)
         half_gap, method = None, _method(program, bits)
-        if stuck is not None and stuck.any():  # the hull of two branches
+        # Not before the most bits: what saturates, as `1 + erf(-25)` does, has a radius that no
+        # number of them makes narrower which is less than it takes to show it.
+        stuck = wide & (radius > KINK_SHRINKING * last)
+        if stuck.any():  # the hull of two branches
             half_gap = np.where(stuck, radius, 0.0)
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
         lost = np.isnan(value)
