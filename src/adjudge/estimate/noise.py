@@ -418,7 +418,7 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
             alike = all(map(within, INSIDE_POWERS))
             if alike and seen[-1] > INSIDE_GROWTH * seen[0]:
                 alike = over(x, eps**SHORTER_INSIDE_POWER) >= low
-            if alike and (known or over(smaller, eps ** INSIDE_POWERS[0]) <= high):
+            if alike and (known or all(over(smaller, eps**k) <= high for k in INSIDE_POWERS)):
                 found = next((name for name in SIGNIFICANT_BITS if EPS[name] == eps), None)
         base.seen["inside"] = found
     dtype: str | None = base.seen["inside"]
