@@ -855,8 +855,8 @@ there over a shorter one as well (`SHORTER_INSIDE_POWER`). The logarithm of a ma
 eigenvalue of 1e-4 leaves over 5e-9 and then 2e-7, both of which float32 could, and a rule that is
 off by 1e-4 throughout passed by the digits of float32. The value is ours."""
 SHORTER_INSIDE_POWER = 0.6
-"""Some spacings of float32, over which a smooth function leaves nothing over; see `INSIDE_GROWTH`.
-The value is ours."""
+"""Over a step of some hundred spacings of float32 a smooth function leaves nothing over, and what
+is rounded does; see `INSIDE_GROWTH`. The value is ours."""
 INSIDE_MAGNITUDE = 2.0**-6
 """Stairs of 0.01 at 5000 are as noisy as rounding to float32, and a straight-through gradient
 passed. Rounding of x times this is noise of the same part of f, or of less where f has an offset;

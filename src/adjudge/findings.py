@@ -151,8 +151,8 @@ class Remedy(Enum):
     FIND_CUT = auto()
     LEAVE_OUTPUT_OUT = auto()
     GIVE_OTHER_POINTS = auto()
-    NOT_NEEDED = auto()
     MIND_UNDEFINED_IN_HOOK = auto()
+    NOT_NEEDED = auto()
     """Batching was not asked for."""
 
 

@@ -233,10 +233,10 @@ class Exact(Reference):
             last, bits = radius, 4 * bits
         bar = np.where(np.isnan(value), np.nan, radius)
         half_gap, method = None, _method(program, bits)
-        # Not before the most bits: what saturates, as `1 + erf(-25)` does, has a radius that no
-        # number of them makes narrower which is less than it takes to show it.
+        # The hull of two branches is as wide with more bits. That is told at the most of them, as
+        # what saturates (`1 + erf(-25)`) is as wide until there are enough to show it.
         stuck = wide & (radius > KINK_SHRINKING * last)
-        if stuck.any():  # the hull of two branches
+        if stuck.any():
             half_gap = np.where(stuck, radius, 0.0)
             bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
         lost = np.isnan(value)

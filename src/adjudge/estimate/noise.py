@@ -399,7 +399,7 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
     than rounding puts it, and so are stairs where x is smaller. What grows with the steps, as that
     of a function close to a pole does, has to be there over shorter ones. What is small in its leaf
     may have lost its digits, and says nothing.
-    Costs ten evaluations, and up to twenty more where there is such noise, once for each x. Ours.
+    Costs ten evaluations, and up to forty more where there is such noise, once for each x. Ours.
     """
     if "inside" not in base.seen:
         known = _seen_eps(problem, base)
