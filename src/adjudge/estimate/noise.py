@@ -405,7 +405,7 @@ def dtype_inside(problem: Problem, base: Base) -> str | None:
         known = _seen_eps(problem, base)
         # Stairs look like sixteen bits, where an engine does not know better.
         eps, found = known or EPS["float32"], None
-        if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(30):
+        if base.coarsest_eps <= NARROW_EPS < eps and problem.counts.allows(50):
             low, high = (part * eps for part in INSIDE_NOISE)
             over = partial(_noise_of_leaves, problem, base)
             x, smaller = problem.origin, INSIDE_MAGNITUDE * problem.origin
