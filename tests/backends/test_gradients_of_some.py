@@ -109,6 +109,19 @@ def test_gradients_that_stand_by_themselves_pass(factors, right, dtype):
         assert not report.findings
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("planted", [*WRONG, *RIGHT])
+def test_values_far_above_the_gradients_hide_none_of_that(factors, planted, dtype):
+    """Their rounding is larger than a gradient, and no rounding of a product."""
+    inputs = tuple(one.detach().to(getattr(torch, dtype)) for one in factors)
+    product = function_of(*{**WRONG, **RIGHT}[planted])
+    far = {"float64": 1e13, "float32": 3e4, "bfloat16": 30.0}[dtype]
+    for seed in SEEDS[:2]:
+        report = adjudge.examine(lambda *x: product(*x) + far, inputs, seed=seed)
+        alone = Status.INCONSISTENT in {one.status for one in report.findings if not one.note}
+        assert alone is (planted in WRONG), report
+
+
 def test_a_backward_pass_that_raises_there_is_a_note(factors):
     report = adjudge.examine(function_of(what_is_needed, all_of_them), factors)
     assert report.verdict is Verdict.PASS

@@ -55,6 +55,15 @@ def test_a_vjp_that_is_wrong_under_vmap_alone_is_found(jnp, x, batched_cos, with
     assert "the vmapped vjp for out is not the loop over the batch" in wrong.headline
 
 
+def test_values_far_above_a_vjp_hide_no_batching_rule(jnp, x, batched_cos, with_vjp):
+    x = x.astype("float32")
+    for factor, right in ((1.0, Verdict.PASS), (1.5, Verdict.FAIL)):
+        cos = batched_cos(factor)
+        rule = with_vjp(lambda x: jnp.sin(x) + 3e4, lambda x, w, cos=cos: (cos(x, w),))
+        report = examine(rule, (x,), check_batched_grad=True, seed=0, blame=False)
+        assert report.verdict is right, report
+
+
 def test_rounding_that_differs_between_a_batch_and_the_loop_is_no_error(jnp, x, with_vjp):
     """Kernels for a batch add in another order, which an ill-conditioned rule makes more of."""
     batching = importlib.import_module("jax.custom_batching")

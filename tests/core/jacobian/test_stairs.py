@@ -251,6 +251,18 @@ def test_narrow_stairs_that_go_both_ways_are_rounding(name, x, seeds):
         assert (zero.verdict, twice.verdict) == (Verdict.FAIL, Verdict.FAIL), zero
 
 
+@over_seeds(10, always=2)
+@pytest.mark.parametrize("size", [12, 40])
+def test_entries_that_are_not_moved_alone_go_as_most_others(size, seeds):
+    f, slope = CANCELLING["cosecant"]
+    x = np.random.default_rng(size).uniform(5e-5, 3e-4, size)
+    for seed in seeds:
+        right = examine(ByHand(f, vjp=lambda x, w: w * slope(x)), x, seed=seed, blame=False)
+        zero = examine(ByHand(f, vjp=lambda x, w: 0 * w), x, seed=seed, blame=False)
+        assert right.verdict is not Verdict.FAIL, right
+        assert zero.verdict is Verdict.FAIL, zero
+
+
 @over_seeds(10, always=3)
 @pytest.mark.parametrize("bits", [12, 16, 20])
 @pytest.mark.parametrize("size", [1, 3, 6])
