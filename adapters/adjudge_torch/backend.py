@@ -31,7 +31,7 @@ from adjudge.engine import (
     Watcher,
     replaced,
 )
-from adjudge.errors import NotSupportedError
+from adjudge.errors import HookError, NotSupportedError
 from adjudge_torch import captured
 from adjudge_torch.arrays import TorchArrays, of_class_of
 from adjudge_torch.captured import edges, holding
@@ -211,8 +211,7 @@ class TorchBackend(_Torch):
             found = run()
         except Exception as error:
             if undefined and _raised_by_hook(error):
-                what, why = "undefined gradients in a hook of f", "it is handed None for them"
-                raise self.lacks(what, why) from error
+                raise HookError("a hook raises for an undefined gradient") from error
             if isinstance(error, RuntimeError):
                 self.refuse("reverse mode (vjp)", error)
             raise

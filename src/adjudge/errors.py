@@ -76,6 +76,10 @@ class NotSupportedError(AdjudgeError, NotImplementedError):
         return self
 
 
+class HookError(AdjudgeError):
+    """What f has hooked into a backward pass, and no rule of a derivative, has raised its cause."""
+
+
 class UnstableOutputError(AdjudgeError, AssertionError):
     """The output of a function changes its structure, shape or dtype between evaluations."""
 

@@ -42,7 +42,9 @@ the engine says that the outputs do not depend on that input.
 
 UNDEFINED: Final = object()
 """A cotangent that the engine itself leaves undefined on its way through the graph. Pullbacks are
-given it only where `undefined_cotangents` is true, and it must act as zero."""
+given it only where `undefined_cotangents` is true, and it must act as zero. Where what f hooked
+into its backward pass raises for it, and no rule does, the pullback raises `HookError` from that.
+"""
 
 HostArray: TypeAlias = NDArray[Any]
 """A NumPy array of float64 or complex128."""

@@ -22,6 +22,7 @@ from adjudge.constants import (
     LOPSIDED_FACTOR,
     ONSET_HALVINGS,
     ONSET_UNITS,
+    PART_OF_STAIR,
     SATURATION_DISTANCES,
     STAIRS_ALONE,
     STAIRS_SEEN,
@@ -291,12 +292,13 @@ def goes_both_ways(
     moved, both = np.zeros(still.size, bool), np.zeros(still.size, bool)
     entries = np.flatnonzero(tangent.vector)
     for j in entries[:: -(-entries.size // STAIRS_ALONE)]:
-        alone = np.where(np.arange(tangent.vector.size) == j, tangent.vector, 0.0)
+        one = np.zeros_like(tangent.vector)
+        one[j] = tangent.vector[j]
+        alone = replace(tangent, vector=one)
         for side in (width, -width):
             values = [base.values[: still.size]]
             for k in range(1, STAIRS_SEEN + 1):
-                part = side * k * 0.1458980338
-                value = value_along(problem, base, replace(tangent, vector=alone), part)
+                value = value_along(problem, base, alone, side * k * PART_OF_STAIR)
                 if value is None:
                     break
                 values.append(value)

@@ -37,6 +37,7 @@ from adjudge.engine import DENSE, UNDEFINED, Array, Arrays, HandBackend, MaybeAr
 from adjudge.errors import (
     AdjudgeError,
     Catching,
+    HookError,
     NotSupportedError,
     Source,
     attempt,
@@ -140,8 +141,9 @@ class LinearRule:
     ) -> Iterator[Finding]:
         """Compares two images to rounding, relative to `size` or to the second one."""
         size = np.abs(both[1]) if size is None else size
-        equal = partial(self.checks.equal, strict=strict)
-        yield from equal(status, self.rule.letter, self.image, (*both, size), differ, remedy)
+        yield from self.checks.equal(
+            status, self.rule.letter, self.image, (*both, size), differ, remedy, strict=strict
+        )
 
     def unlike_multiple(
         self,
@@ -924,7 +926,7 @@ class Pullbacks:
             w = tuple([UNDEFINED if k in case else array for k, array in enumerate(zero)])
             with Catching(AdjudgeError) as caught:
                 vector, _ = reverse.pull(w)
-            if isinstance(caught.error, NotSupportedError):  # what raised is no rule
+            if isinstance(caught.error, HookError):
                 yield rule.raised_in_hook(output, caught.error.__cause__ or caught.error)
                 continue
             if caught.error is not None:
@@ -1041,8 +1043,7 @@ class Pullbacks:
             together = restricted(X, row, *leaves)
             differ, both = partial(AnotherAlone, leaf=name), (alone, together)
             remedy = Remedy.MIND_REQUIRED
-            apart = self.rule.equal(Status.INCONSISTENT, both, differ, remedy, strict=True)
-            found = list(apart)
+            found = list(self.rule.equal(Status.INCONSISTENT, both, differ, remedy, strict=True))
             if found and self._alone_persists(leaves, alone - together):
                 yield from found
 

@@ -418,8 +418,7 @@ class Identities:
                 # What computes in a narrower dtype inside agrees to the rounding of that.
                 tolerance = replace(self.tolerance, eps=self.eps_inside)
                 narrow = replace(self, tolerance=tolerance)
-                narrow_equal = partial(narrow.equal, strict=strict)
-                yield from narrow_equal(status, letter, space, both, differ, remedy)
+                yield from narrow.equal(status, letter, space, both, differ, remedy, strict=strict)
                 return
             if apart.any():
                 gaps = np.where(apart, np.abs(one[part] - two[part]), -1.0)
