@@ -1,8 +1,7 @@
 """What lies around a check: global state, which is put back afterwards, and the notes on it.
 
-A function that draws random numbers is another function at every evaluation. Where that keeps a
-check from passing, the check is made once more, and each evaluation then begins in the random
-state in which the first one began.
+A function that draws random numbers is another function at every evaluation. The check is made with
+several draws of them, and with each draw every evaluation begins in one random state.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -46,7 +46,9 @@ from adjudge.findings import (
     Unrepeatable,
     Verdict,
     WritesUnchecked,
+    worst,
 )
+from adjudge.floats import Vector
 from adjudge.problem import (
     PURPOSES_AT_X,
     Ahead,
@@ -56,6 +58,7 @@ from adjudge.problem import (
     Problem,
     Purpose,
     Reverse,
+    base_of,
     contents_reached_by,
     generator_of,
     held_by,
@@ -66,6 +69,9 @@ from adjudge.problem import (
 )
 
 Rest = TypeVar("Rest")
+
+Judged: TypeAlias = tuple[list[Judgement], Rest]
+"""The judgements of the compositions of modes, and what was made beside them."""
 
 IN_TURN: ContextVar[bool] = ContextVar("in_turn", default=True)
 """Whether a check waits for those of other threads. Who judges one case at a time, and gives up
@@ -247,49 +253,75 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def judged_with_replay(
-    problem: Problem,
-    letters: str,
-    seen: Generators,
-    judge: Callable[[], tuple[list[Judgement], Rest]],
-) -> tuple[list[Judgement], Rest]:
-    """Returns what `judge` finds about the problem. Where f drew random numbers and does not pass,
-    it is judged once more, and each evaluation of f then begins in the same random state.
+    problem: Problem, letters: str, seen: Generators, judge: Callable[[], Judged[Rest]]
+) -> Judged[Rest]:
+    """Returns what `judge` finds about the problem. Where f draws random numbers, it is judged
+    with several draws of them, and each evaluation of f then begins in the same random state.
 
     Without that, the differences of dropout or of a sampler are nothing but noise. What f draws in
     its first evaluation it then draws in all of them, and the derivative that is judged is that
     with these numbers held fixed. The state is put back before f alone: a rule that draws its own
-    numbers in the backward pass goes on drawing new ones. Numbers that leave f without a
-    derivative, as a dropout that drops everything, hide all mistakes, and others are drawn. So do
-    numbers that leave it without the derivative of one input, as a layer that stochastic depth
-    skips: they hide all mistakes in the gradient of its weights.
+    numbers in the backward pass goes on drawing new ones.
     PyTorch's activation checkpointing replays the state of a forward pass in the same way; to do
     so in a check is ours.
     """
-    counts, tried = problem.counts, 0
-    while True:
+    found, settled = None, False
+    try:
+        found = judge()
+        settled = _is_settled(found[0], replayed=False)
+    except UnstableOutputError:  # the shape of the result may be drawn as well
+        if not _has_drawn(problem, letters, seen):
+            raise
+    seen.drawn = _has_drawn(problem, letters, seen)
+    if found is not None and not (seen.drawn and _draws(problem, "", seen)):
+        return found  # where its rule draws numbers, f does not
+    return _of_all_draws(problem, seen, judge, found if settled else None)
+
+
+def _of_all_draws(
+    problem: Problem,
+    seen: Generators,
+    judge: Callable[[], Judged[Rest]],
+    passed: Judged[Rest] | None,
+) -> Judged[Rest]:
+    """Returns what `judge` finds with one of `DRAWS` draws of random numbers: the first FAIL, or
+    else the first PASS. `passed` is the PASS of a judgement with numbers that went on, if any.
+
+    Numbers that leave f without a derivative, as a dropout that drops everything, hide all
+    mistakes, and so do numbers that leave it without the derivative of one input, as a layer that
+    stochastic depth skips. A PASS with these counts only where there is no other. Any other PASS
+    still says nothing of the branch that was not taken, or of the entries that were dropped: with
+    one draw, a wrong gradient of one entry passed at half of the seeds. Numbers with which f has a
+    value that was judged are not judged again.
+    """
+    counts, judged = problem.counts, set[bytes]()
+    flat = [] if passed is None else flat_inputs(problem, passed[0])
+    kept, state, counts_for_all = passed, counts.before_evaluation, bool(passed) and not flat
+    for draw in range(DRAWS):
+        now = seen.again() if draw else seen
+        counts.before_evaluation = now.put_back
+        value = _beside(problem)
+        if counts_for_all and not draw:
+            judged.add(value)
+        if value in judged or (flat and not _moves_with(problem, flat)):
+            continue
         try:
             found = judge()
-            settled = _is_settled(found[0], replayed=tried > 0)
-        except UnstableOutputError:  # the shape of the result may be drawn as well
-            if tried or not _has_drawn(problem, letters, seen):
+        except UnstableOutputError:  # the shapes of a problem are those of its first evaluation
+            if kept is None:
                 raise
-            settled = False
-        seen.drawn = tried > 0 or _has_drawn(problem, letters, seen)
-        flat = flat_inputs(problem, found[0]) if settled and seen.drawn else []
-        if (settled and not flat) or not seen.drawn:
-            return found
-        if not tried and not _draws(problem, "", seen):  # a rule does, which is no part of f
-            return found
-        judged = counts.before_evaluation
-        while True:
-            if tried == DRAWS:
-                counts.before_evaluation = judged
+            continue
+        if worst([one.verdict for one in found[0]]) is not Verdict.PASS:
+            if not counts_for_all or any(one.verdict is Verdict.FAIL for one in found[0]):
                 return found
-            now = seen.again() if tried else seen
-            counts.before_evaluation = now.put_back
-            tried += 1
-            if not flat or _moves_with(problem, flat):
-                break
+        elif not counts_for_all:
+            flat = flat_inputs(problem, found[0])
+            counts_for_all = not flat and _is_settled(found[0], replayed=True)
+            kept, state = found, counts.before_evaluation
+        judged |= {value} - {b""} if counts_for_all else set()
+    assert kept is not None  # the first draw is judged where nothing passed before
+    counts.before_evaluation = state
+    return kept
 
 
 def _has_drawn(problem: Problem, letters: str, seen: Generators) -> bool:
@@ -344,20 +376,41 @@ def _moves_with(problem: Problem, leaves: Sequence[int]) -> bool:
     It costs two evaluations. Without it a function that draws numbers and has an input that it
     never uses would be judged with each of `DRAWS` draws.
     """
-    v = np.zeros(problem.X.size)
-    for part in map(problem.X.slices.__getitem__, leaves):
-        # Each entry is moved by another amount: of equal ones f may depend on differences alone.
-        v[part] = problem.length_scales[part] * np.linspace(MOVE, 2 * MOVE, part.stop - part.start)
-    v = problem.inward(v)
 
     def moved() -> bool:
         base = observe(problem)
-        there = problem.clipped(problem.origin + v)
-        beside = outputs_at(problem, base, there, Purpose.NEAR_X)
+        beside = outputs_at(problem, base, _moved(problem, leaves), Purpose.NEAR_X)
         return not np.array_equal(beside, base.values, equal_nan=True)
 
     found = attempt(moved)
     return found is None or found
+
+
+def _beside(problem: Problem) -> bytes:
+    """Returns the value of f beside x, or at x where it raises beside it, with the random numbers
+    that are put back before each evaluation; nothing where it raises at x as well.
+
+    It costs an evaluation. Without it the numbers that leave f as it was, since it does not use
+    them or takes the same branch, would be judged again with each of `DRAWS` draws. At x itself two
+    branches may have the same value.
+    """
+
+    def value(x: Vector) -> bytes:
+        return base_of(problem, problem.evaluate(problem.point(x))).values.tobytes()
+
+    problem.counts.purpose = Purpose.NEAR_X
+    found = attempt(partial(value, _moved(problem, range(len(problem.X.leaves)))))
+    return found or attempt(partial(value, problem.origin)) or b""
+
+
+def _moved(problem: Problem, leaves: Sequence[int]) -> Vector:
+    """Returns a point beside x where these inputs are moved, each entry by another amount: of equal
+    ones f may depend on differences alone.
+    """
+    v = np.zeros(problem.X.size)
+    for part in map(problem.X.slices.__getitem__, leaves):
+        v[part] = problem.length_scales[part] * np.linspace(MOVE, 2 * MOVE, part.stop - part.start)
+    return problem.clipped(problem.origin + problem.inward(v))
 
 
 MOVE = 2.0**-8
@@ -378,8 +431,8 @@ def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:
 
 
 DRAWS = 8
-"""How often other random numbers are drawn where f has no derivative with those at hand. A dropout
-of one number at p = 1/2 then hides its mistakes from one check in 256. The value is ours."""
+"""With how many draws of random numbers a function that draws is judged. A dropout of one number at
+p = 1/2 then hides its mistakes from one check in 256. The value is ours."""
 
 
 # -- notes
