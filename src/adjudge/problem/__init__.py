@@ -55,7 +55,7 @@ from adjudge.problem.composition import (
     over_reverse,
     tangent_problem,
 )
-from adjudge.problem.constraints import Directions, lies_in, set_around
+from adjudge.problem.constraints import Directions, lies_in, set_around, tangent_to
 from adjudge.problem.domain import (
     ABOVE_ZERO,
     DOMAINS,
@@ -167,6 +167,7 @@ __all__ = [
     "set_around",
     "shared_tangents",
     "tangent_problem",
+    "tangent_to",
     "through",
     "undetectable_slope",
     "with_captured",

@@ -284,6 +284,18 @@ def lies_in(name: str, leaf: Leaf, vector: Vector) -> bool:
     return True
 
 
+def tangent_to(name: str, leaf: Leaf, vector: Vector, v: Vector) -> Vector:
+    """Returns the part of `v` along the set of that name at its point `vector`: what the derivative
+    of its chart makes of it. All are coordinates of a leaf.
+    """
+    x = leaf.host(vector)
+    chart = SETS[name](x, leaf.eps)
+    if chart.push is None:  # the set is open
+        return v
+    z = x if chart.start is None else chart.start
+    return leaf.vector(chart.push(np, z, leaf.host(v), *chart.constants))
+
+
 def set_around(leaf: Leaf, vector: Vector) -> str | None:
     """Returns the name of the most special set in which these coordinates lie, or `None`."""
     return next((name for name in SPECIAL_SETS if lies_in(name, leaf, vector)), None)

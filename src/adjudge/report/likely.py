@@ -31,6 +31,7 @@ from adjudge.problem import (
     lies_in,
     random_cotangent,
     random_entries,
+    tangent_to,
 )
 from adjudge.report.locate import (
     Located,
@@ -41,6 +42,7 @@ from adjudge.report.locate import (
     work_of,
 )
 from adjudge.report.mistakes import (
+    CURVED_SETS,
     DerivativePair,
     Description,
     adjoint,
@@ -50,6 +52,7 @@ from adjudge.report.mistakes import (
     ignores_cotangent,
     named_factors,
     number,
+    right_along,
     sizes_of,
     ways_in_decades,
 )
@@ -252,8 +255,9 @@ class _Gradient:
                 pushed[k] = self._pushed(unit.vector)
         automatic = pushed.reshape(self.shape) if self.automatic is None else self.automatic
         numbers = (automatic, reference.reshape(self.shape), error.reshape(self.shape))
-        return diagnose(
-            DerivativePair(*numbers, self.rtol),
+        pair = DerivativePair(*numbers, self.rtol)
+        return self._entries_along_set(pair, subject) or diagnose(
+            pair,
             x=None if self.leaf.complex else self.x,
             output_shape=base.Y.leaves[self.i].host_shape,
             other=self.other,
@@ -270,7 +274,31 @@ class _Gradient:
     def _directions(self) -> str:
         """Returns the option that keeps the input symmetric, where it is; else nothing."""
         symmetric = lies_in("symmetric", self.leaf, self.x)
-        return _directions(self.table.problem, self.j) if symmetric else ""
+        return _directions(self.table.problem, self.j, "symmetric") if symmetric else ""
+
+    def _tangents(self) -> tuple[str, list[Array]]:
+        """Returns the curved set that x is a point of, and two random tangents to it; nothing where
+        there is none.
+        """
+        name = next((name for name in CURVED_SETS if lies_in(name, self.leaf, self.x)), "")
+        if not name or self.table.problem.constraints:
+            return "", []
+        random = generator(self.table.probes.seed, Stream.MISTAKE_WEIGHTS, MOST_DRAWS + 1)
+        drawn = (random_entries(random, self.leaf.size, wide=True) for _ in range(2))
+        along = (tangent_to(name, self.leaf, self.x, scale(self.x).min() * v) for v in drawn)
+        return name, [tangent.reshape(self.shape) for tangent in along]
+
+    def _entries_along_set(self, pair: DerivativePair, subject: str) -> str | None:
+        """Returns that the derivative is right along a curved set, of which x is a point, where its
+        entries say so.
+        """
+        name, tangents = self._tangents()
+        if not name or not pair.known.all() or not pair.wrong.any():
+            return None
+        gap, room = pair.automatic - pair.reference, pair.allowed(pair.reference, pair.error)
+        if any(abs(np.vdot(t, gap)) > np.vdot(abs(t), room) for t in tangents):
+            return None
+        return f"{subject} {right_along(name, _directions(self.table.problem, self.j, name))}"
 
     # -- sums
 
@@ -337,7 +365,7 @@ class _Gradient:
             return None
         if not any(one.deviation.significant for one in two):
             return None  # sums do not show what is wrong
-        said = self._along_symmetric() or self._everywhere(two)
+        said = self._along_symmetric() or self._along_set() or self._everywhere(two)
         said = said or (None if self.leaf.complex else self._domain())
         return said or self._pattern() or self._index(wrong)
 
@@ -351,6 +379,13 @@ class _Gradient:
             if self._sum(weights + adjoint(weights)).deviation.significant:
                 return None
         return convention_of(self.automatic, self.rtol * np.abs(self.automatic).max(), directions)
+
+    def _along_set(self) -> str | None:
+        """Returns that the derivative is right along a curved set, of which x is a point."""
+        name, tangents = self._tangents()
+        if not name or any(self._sum(tangent).deviation.significant for tangent in tangents):
+            return None
+        return right_along(name, _directions(self.table.problem, self.j, name))
 
     def _everywhere(self, two: Sequence[_Sum]) -> str | None:
         """Returns the predicate that holds in all entries."""
@@ -620,10 +655,10 @@ def _cut_to_stored(table: Table, reverse: Reverse, j: int, i: int) -> bool:
     return bool(one.known.all() and not one.wrong.any())
 
 
-def _directions(problem: Problem, j: int) -> str:
-    """Returns the option that keeps input `j` symmetric."""
+def _directions(problem: Problem, j: int, name: str) -> str:
+    """Returns the option that keeps input `j` in the set of that name."""
     alone = len(problem.X.leaves) == 1
-    return "'symmetric'" if alone else f"{{{problem.X.leaves[j].name!r}: 'symmetric'}}"
+    return repr(name if alone else {problem.X.leaves[j].name: name})
 
 
 def _output(table: Table, failure: Failure) -> int:

@@ -303,6 +303,27 @@ def convention_of(automatic: Array, room: Array | float, directions: str) -> str
     )
 
 
+def right_along(name: str, directions: str) -> str:
+    """Returns the predicate that the derivative is right along a curved set, of which x is a point.
+
+    Args:
+        name: The name of the set, one of `CURVED_SETS`.
+        directions: The option that keeps the input in it.
+    """
+    return (
+        f"is right in the directions that stay {CURVED_SETS[name]}, where x is, and wrong in the "
+        f"others: if f is meant for such points, check it there: directions={directions}"
+    )
+
+
+CURVED_SETS = {
+    "sphere": "on the unit sphere",
+    "simplex": "on the simplex",
+    "orthogonal": "among the matrices of orthonormal columns (or rows)",
+}
+"""Where their points stay, by the name of a set that some directions leave at once."""
+
+
 # -- what the wrong entries are
 
 

@@ -133,6 +133,78 @@ def test_the_option_names_the_input_where_there_are_several():
     assert examine(rule, x, seed=0, directions=option)
 
 
+# ---------------------------------------------------------------- curved sets
+
+
+def on_sphere(n):
+    x = normal(n)
+    return x / np.linalg.norm(x)
+
+
+def on_simplex(n):
+    x = np.exp(normal(n))
+    return x / x.sum()
+
+
+def orthonormal(n):
+    return np.linalg.qr(normal(n, 3))[0]
+
+
+def radial_part_left_out(g, x):
+    return g - x * (x * g).sum()
+
+
+def mean_left_out(g, _):
+    return g - g.mean()
+
+
+def symmetric_part_left_out(g, x):
+    product = x.T @ g
+    return g - x @ (product + product.T) / 2
+
+
+CURVED = {
+    "sphere": (on_sphere, radial_part_left_out),
+    "simplex": (on_simplex, mean_left_out),
+    "orthogonal": (orthonormal, symmetric_part_left_out),
+}
+
+
+def exponential(x, convention):
+    """`exp <x, v>`, whose gradient is brought into a convention."""
+    v = np.random.default_rng(3).standard_normal(x.shape) / x.size**0.5
+    return ByHand(
+        lambda x: np.exp((x * v).sum()),
+        vjp=lambda x, w: convention(w * np.exp((x * v).sum()) * v, x),
+    )
+
+
+@pytest.mark.parametrize("n", [5, 40])
+@pytest.mark.parametrize("name", CURVED)
+def test_a_gradient_along_a_curved_set_is_named_with_the_option_that_checks_it(name, n):
+    make, convention = CURVED[name]
+    rule, x = exponential(make(n), convention), make(n)
+    for seed in SEEDS:
+        report = examine(rule, x, seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL
+        assert f"check it there: directions={name!r}" in str(report), str(report)
+        assert examine(rule, x, seed=seed, directions=name).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("n", [5, 40])
+@pytest.mark.parametrize("name", CURVED)
+def test_a_gradient_that_is_wrong_along_a_curved_set_is_no_convention(name, n):
+    make, convention = CURVED[name]
+    rule, x = exponential(make(n), lambda g, x: 1.05 * convention(g, x)), make(n)
+    for seed in SEEDS:
+        report = examine(rule, x, seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL
+        assert "directions=" not in str(report), str(report)
+        assert examine(rule, x, seed=seed, directions=name, blame=False).verdict is Verdict.FAIL
+
+
 # ---------------------------------------------------------------- what refuses points beside x
 
 
