@@ -705,6 +705,26 @@ NARROW_STAIR = 2.0**-16
 cancel, and count as stairs if they go to one side. Without that the right derivative of
 `1 / sin(x) - 1 / x` at 1e-4 fails at most seeds, and zero passes at some. It saves the time that
 this takes where stairs are wider. The value is ours."""
+STEADY = 6
+"""What stands still about x leaves its value without a jump where it is farther off at each of so
+many points in a row. Without such points the dead side of `relu(sin x)` at 1e4, which is narrow
+beside x, is taken for the rounding of larger numbers, and the right derivative fails at nine seeds
+of ten. The stairs of a cancelling sum are as wide as the part in which it stands still, so that no
+six points in a row lie on six of them. The value is ours."""
+STEADY_RATIO = 2.0 ** (1 / 16)
+"""These points lie by this factor apart. A clamp ends somewhere between two of them, and with a
+larger factor a wave behind it is past its top at the sixth. The value is ours."""
+STEADY_PART = 0.25
+"""At the first of these points a steady value has gone at most this part of the way to the last
+one: one of five intervals, and a half for a wave. At the edge of a stair it is the whole. The value
+is ours."""
+STEADY_POINTS = 64
+"""So many points to each side of x, four octaves, are looked at for the end of a clamp. The steps
+of a ladder are four times as long as one another, so with half as many an end that lies just before
+the next step is followed by too few points. The value is ours."""
+STEADY_STEPS = 4
+"""Clamps are as wide as so many different steps of a ladder, at most. With one of them, an entry
+close to its kink hides the widths of the others. The value is ours and bounds the cost."""
 STAIRS_SEEN = 24
 """So many points to each side of x, `PART_OF_STAIR` apart, are looked at for stairs that go both
 ways. With a few of them the rounding of larger numbers seems to go one way. The value is ours."""

@@ -27,6 +27,11 @@ from adjudge.constants import (
     STAIRS_ALONE,
     STAIRS_SEEN,
     STANDSTILL_UNITS,
+    STEADY,
+    STEADY_PART,
+    STEADY_POINTS,
+    STEADY_RATIO,
+    STEADY_STEPS,
     TAIL_DISTANCE,
     USUAL_CONSTANT,
 )
@@ -307,6 +312,56 @@ def goes_both_ways(
             both |= np.any(moves > 0, axis=0) & np.any(moves < 0, axis=0)
     most = np.count_nonzero(both) > np.count_nonzero(moved & ~both)
     return still & (both | (~moved & most))
+
+
+def leaves_steadily(
+    problem: Problem, base: Base, tangent: Tangent, still: NDArray[np.bool_], steps: Vector
+) -> NDArray[np.bool_]:
+    """Marks which outputs that stand `still` about x over these steps, and not over four times as
+    long ones, leave their value without a jump on one side of it, and do not jump on the other.
+
+    Where a value is rounded on the way, every move of it is a jump. Behind the kink of a clamp it
+    grows from nothing: of `STEADY` points in a row it is farther off at each, and at the first by a
+    small part of what it is at the last. Costs up to `2 * STEADY_POINTS` evaluations for each of up
+    to `STEADY_STEPS` steps. Ours.
+    """
+    found = np.zeros(still.size, bool)
+    lengths = np.unique(steps[still])
+    for length in lengths[:: -(-lengths.size // STEADY_STEPS)]:
+        here = still & (steps >= length) & ~found
+        if np.any(here):
+            found |= here & _leaves_steadily(problem, base, tangent, here, length / tangent.length)
+    return found
+
+
+def _leaves_steadily(
+    problem: Problem, base: Base, tangent: Tangent, still: NDArray[np.bool_], reach: float
+) -> NDArray[np.bool_]:
+    """Marks which outputs do so within `STEADY_POINTS` points from `reach` on, over the scale of x,
+    and leave their value there at all.
+    """
+    steady, jumps = np.zeros(still.size, bool), np.zeros(still.size, bool)
+    for side in (reach, -reach):
+        off: list[Vector] = []
+        for k in range(STEADY_POINTS):
+            value = value_along(problem, base, tangent, side * STEADY_RATIO**k)
+            if value is None:
+                break
+            off.append(np.abs(value - base.values[: still.size]))
+            if len(off) > STEADY and np.all(off[-STEADY][still] > 0):
+                break  # each has left its value for long enough
+        if len(off) < STEADY:
+            continue
+        moves = np.array(off)
+        gone = moves > 0
+        first = np.argmax(gone, axis=0)
+        known = np.any(gone, axis=0) & (first + STEADY <= len(off))
+        rows = np.fmin(first, len(off) - STEADY) + np.arange(STEADY)[:, None]
+        taken = np.take_along_axis(moves, rows, axis=0)
+        grows = np.all(np.diff(taken, axis=0) > 0, axis=0) & (taken[0] <= STEADY_PART * taken[-1])
+        steady |= known & grows
+        jumps |= known & ~grows
+    return steady & ~jumps
 
 
 def count_saturated(

@@ -115,6 +115,7 @@ from adjudge.jacobian.saturation import (
     creeps,
     dominating_constants,
     goes_both_ways,
+    leaves_steadily,
     lopsided,
     moves_beyond_noise,
     moves_on,
@@ -519,7 +520,9 @@ class Standstill(Stage):
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
-        if may_round_inside(problem, base, found, flat, reach, seen.jumps):
+        if may_round_inside(problem, base, found, flat, reach, seen.jumps) and np.any(
+            flat & ~leaves_steadily(problem, base, found.tangent, flat, steps)
+        ):
             # Else steps that are short beside the rounding agree on a derivative of zero.
             dtype = dtype_inside(problem, base) if trial.may_narrow else None
             if dtype is not None:
@@ -591,20 +594,21 @@ def _in_doubt_without_ladder(trial: Trial) -> bool:
 
 
 def _still_steps(trial: Trial) -> Vector:
-    """Returns the longest step that leaves an output as it is to the last bit on both sides, by
-    output; 0 for those that all steps move, and for those that no step of a ladder has moved unless
-    they fail: a longer step may move them.
+    """Returns the longest step that leaves an output as it is to the last bit on both sides, and so
+    does each shorter one, by output; 0 for those that all steps move, and for those that no step of
+    a ladder has moved unless they fail: a longer step may move them.
+
+    Of `relu(sin x)` a longer step may end on the dead side of another wave.
     """
     base, found = trial.columns.base, trial.column
     count = base.Y.size
     longest, here = np.zeros(count), base.values[:count]
     samples = found.ladders[0] if found.ladders else (found.sample,)
+    taken = [sample for sample in samples if sample is not None and not sample.one_sided]
     moved = np.zeros(count, bool)
-    for sample in samples:
-        if sample is not None and not sample.one_sided:
-            still = (sample.plus[:count] == here) & (sample.minus[:count] == here)
-            longest = np.where(still, np.fmax(longest, abs(sample.step)), longest)
-            moved |= ~still
+    for sample in sorted(taken, key=lambda sample: abs(sample.step)):
+        moved |= (sample.plus[:count] != here) | (sample.minus[:count] != here)
+        longest = np.where(moved, longest, abs(sample.step))
     if not found.ladders:
         return longest
     failing = _outputs_where(trial.columns, trial.compared, lambda c: c.fails)[:count]
