@@ -221,6 +221,8 @@ def _at_home(value: Array, like: Array) -> Array:
     """
     if isinstance(value, jax.core.Tracer) or isinstance(like, jax.core.Tracer):
         return value
+    if not isinstance(value, jax.Array):  # a rule may return arrays of NumPy
+        return _put(np.asarray(value), like)
     if value.sharding == like.sharding or (_committed(value) and _committed(like)):
         return value
     return _put(np.asarray(value), like)

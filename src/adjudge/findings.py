@@ -104,6 +104,9 @@ class Remedy(Enum):
     """What the user can do about a finding."""
 
     MOVE_OFF_KINK = auto()
+    MOVE_OFF_JUMP = auto()
+    MOVE_OFF_TANGENT = auto()
+    GUARD_BRANCHES = auto()
     DECLARE_SURROGATE = auto()
     MOVE_INTO_DOMAIN = auto()
     MOVE_INTO_DOMAIN_OR_ALLOW_NAN = auto()
@@ -457,6 +460,8 @@ class Meaning(Enum):
     JUMP = auto()
     SWITCH = auto()
     """An exact replay does not decide which branch f takes, or the branches do not meet."""
+    ENDLESS = auto()
+    """Differences do not converge, and the automatic value is not finite."""
     WIDE = auto()
     """The error bar of the differences is too wide."""
     WIDE_REFERENCE = auto()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from adjudge.constants import ANALYTIC_UNITS
-from adjudge.errors import InputError, did_you_mean
+from adjudge.errors import InputError, described, did_you_mean
 from adjudge.estimate import Direction, Estimate, Link, Mpmath, NumpyDifferences, Reference
 from adjudge.findings import Method, Scheme
 from adjudge.floats import Vector
@@ -142,7 +142,7 @@ def require_reference(given: object) -> None:
     """
     if given is None or isinstance(given, Reference):
         return
-    kind = "a bare function" if callable(given) else f"a {type(given).__name__}"
+    kind = "a bare function" if callable(given) else described(given)
     if isinstance(given, str):
         raise InputError(
             f"reference={given!r} is no name of a reference",

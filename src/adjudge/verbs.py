@@ -84,12 +84,21 @@ def gradcheck(
 
 
 def examine(f: Function, inputs: Any, *more: Never, **options: Unpack[Options]) -> Report:
-    """`gradcheck` that never raises for a wrong derivative: the report says it.
+    """`gradcheck` that raises nothing for wrong numbers: the report says it.
 
     Args:
         f, inputs: As for `gradcheck`.
         options: See `adjudge.Options`. With `order=2`, for example, all compositions of reverse
             and forward mode are checked up to the second order.
+
+    Raises:
+        InputError: For inputs and options that make no sense, and for a derivative by hand that
+            returns the wrong number of arrays, or arrays of another shape.
+        UnstableOutputError: Where outputs change their shape or dtype near x.
+        BackendError: Where no adapter knows the arrays, or a device or engine is not there.
+
+        What `f` or its rules raise comes through, with a note that says in which evaluation; with
+        `order` or `modes` what a derivative raises is a finding, RAISED.
     """
     chosen = known_options(examine, options, Options, more)
     several = chosen.get("points") is not None or chosen.get("domain") is not None
@@ -134,7 +143,8 @@ def gradgradcheck(
             strides.
         raise_exception: As for `gradcheck`.
         check_fwd_over_rev, check_rev_over_rev: Modes `FR` and `RR`; at least one.
-        options: See `adjudge.Options`; all but `order`, `modes`, `compile`, `points`, `domain`.
+        options: See `adjudge.Options`; all but `order`, `modes`, `compile`, `points`, `domain`,
+            `check_forward_ad`, `check_backward_ad` and `check_batched_forward_grad`.
 
     In the report, `R` is the first derivative, `RR` and `FR` the second; entries
     `d grad(inputs[0]) / d inputs[0]` belong to the term in x, `d grad(inputs[0]) /

@@ -384,7 +384,7 @@ def test_an_input_on_which_nothing_depends_here_is_named(product, x, seed):
     report = adjudge.gradcheck(f, (*inputs, dead), wrt=[0, 1], seed=seed)
 
     assert ["inputs[1]"] == names(report)
-    assert "no output depends on them here" in str(report)
+    assert "no output depends on its entries here" in str(report)
     assert not adjudge.examine(f, (*inputs, alive), wrt=[0, 1], seed=seed)
     assert [] == names(adjudge.gradcheck(torch.mul, tuple(inputs), seed=seed))
 

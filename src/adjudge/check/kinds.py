@@ -15,7 +15,7 @@ KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
     bool: ((int, np.bool_), "True or False"),
     int: ((int, np.integer), "an integer"),
     float: ((int, float, np.number), "a number"),
-    str: ((str,), "a text"),
+    str: ((str,), "a string"),
     Callable: ((Callable,), "a function"),  # type: ignore[dict-item]  # isinstance takes it
     Iterable: ((Iterable,), "a tuple"),
     Sequence: ((Iterable,), "a list"),

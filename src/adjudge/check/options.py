@@ -452,13 +452,15 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
     chosen: Any = {**DEFAULTS, **options}
     for name in FLAGS:
         flag = chosen[name]
-        if flag is True or flag is False or flag is None or isinstance(flag, int | np.bool_):
+        if flag is True or flag is False or isinstance(flag, int | np.bool_):
+            continue
+        if flag is None and DEFAULTS[name] is None:
             continue
         told = MODES_OF_SECOND_ORDER.get(name, name) if second else name
         raise InputError(f"{told}={flag!r}", "give True or False")
     modes = requested_modes(chosen["order"], chosen["modes"])
     settings = Settings(
-        letters="R" * chosen["check_backward_ad"] + "F" * chosen["check_forward_ad"],
+        letters="R" * bool(chosen["check_backward_ad"]) + "F" * bool(chosen["check_forward_ad"]),
         full=_full(chosen["mode"], chosen["fast_mode"]),
         seed=fresh_seed() if chosen["seed"] is None else chosen["seed"],
         thorough=modes is not None if chosen["thorough"] is None else chosen["thorough"],
@@ -506,10 +508,10 @@ def _validate(settings: Settings, *, second: bool) -> None:
             continue
         number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
         step = name == "eps"
-        if not number or not value >= 0 or (step and not 0 < value < np.inf):
+        if not number or not 0 <= value < np.inf or (step and not value > 0):
             raise InputError(
                 f"{name}={value!r}",
-                f"give a {'positive' if step else 'non-negative'} number"
+                f"give a finite {'positive' if step else 'non-negative'} number"
                 + ("" if name == "nondet_tol" else ", or None for automatic"),
             )
     budget: Any = settings.max_evaluations

@@ -18,7 +18,15 @@ from adjudge.check.special_points import SpecialPoint, SpecialPoints, special_po
 from adjudge.check.surroundings import surroundings
 from adjudge.constants import COUNTS_AS_ZERO, UNDERFLOW, UNDERFLOW_MARGIN
 from adjudge.engine import ByHand
-from adjudge.errors import Catching, FlagError, InputError, Source, UnstableOutputError, source_of
+from adjudge.errors import (
+    Catching,
+    FlagError,
+    InputError,
+    Source,
+    UnstableOutputError,
+    described,
+    source_of,
+)
 from adjudge.estimate import Irregularity, irregularity
 from adjudge.findings import (
     Beyond,
@@ -120,7 +128,7 @@ def _read(inputs: Any, options: Options) -> SpecialPoints:
         own = {f"points[{k}]": point for k, point in enumerate(points)}
     else:
         raise InputError(
-            f"points= is a {type(points).__name__}",
+            f"points= is {described(points)}",
             'give "special", a list of inputs, or a mapping from names to inputs',
         )
     if GIVEN in own or not own:

@@ -25,7 +25,14 @@ from adjudge.cross.compare import STRUCTURE, EngineComparison, Outputs, first_li
 from adjudge.cross.engine import Engine, engine_of, in_double, with_derivatives_of
 from adjudge.cross.report import VALUE, CrosscheckError, CrossReport, LeftOut, Omission
 from adjudge.engine import AutodiffBackend, ByHand, backend_given, is_array_like, names
-from adjudge.errors import AdjudgeError, BackendNotInstalledError, Catching, FlagError, InputError
+from adjudge.errors import (
+    AdjudgeError,
+    BackendNotInstalledError,
+    Catching,
+    FlagError,
+    InputError,
+    described,
+)
 from adjudge.estimate import dtype_inside
 from adjudge.findings import Status, Verdict, worst
 from adjudge.report import Report
@@ -67,9 +74,9 @@ def crosscheck(
         compile: As for `examine`: `None` judges compiled derivatives, too, where an engine is
             mostly used like that (JAX), which takes most of the time; `False` does not.
         raise_exception: `False` returns a falsy report instead of raising `CrosscheckError`.
-        options: See `adjudge.Options`; not `kwargs`, `modes`, `points`, `domain`, `backend`. They
-            are about the comparison with differences: what two engines may differ by is measured,
-            and `atol` and `rtol` leave it as it is.
+        options: See `adjudge.Options`; not `kwargs`, `modes`, `points`, `domain`, `backend`,
+            `outputs`, `captured` and `blame`. They are about the comparison with differences: what
+            two engines may differ by is measured, and `atol` and `rtol` leave it as it is.
 
     Returns:
         The `CrossReport`, truthy only if everything asked for was compared and agreed.
@@ -325,16 +332,21 @@ def _capabilities(engine: Engine) -> frozenset[str]:
 
 def _for_every_engine(options: Mapping[str, Any]) -> Options:
     """Returns the options for the check on each engine, with one seed for all."""
-    elsewhere = ("kwargs", "points", "domain", "backend")
-    for name in elsewhere:
+    for name, remedy in _ELSEWHERE.items():
         if options.get(name) is not None:
-            raise FlagError(
-                f"{name}= is not for crosscheck",
-                "bind keyword arguments in f; call crosscheck once for each point",
-            )
-    rest = {name: value for name, value in options.items() if name not in elsewhere}
+            raise FlagError(f"{name}= is not for crosscheck", remedy)
+    rest = {name: value for name, value in options.items() if name not in _ELSEWHERE}
     given = known_options(crosscheck, rest, CrossOptions)
     return {**given, "seed": settings_of(given).seed}
+
+
+_ELSEWHERE = {
+    "kwargs": "bind keyword arguments in f",
+    "points": "call crosscheck once for each point",
+    "domain": "call crosscheck once for each point",
+    "backend": "name the engines: backends=",
+}
+"""The options of other verbs that are not for this one, and what to do in their place."""
 
 
 def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
@@ -344,7 +356,7 @@ def _backends(given: Sequence[str | AutodiffBackend]) -> list[AutodiffBackend]:
     numbers = [one for one in asked if is_array_like(one) or isinstance(one, Number)]
     if arrays := [one for one in numbers if not isinstance(one, ModuleType)]:
         raise InputError(
-            f"backends= has a {type(arrays[0]).__name__}, which is no engine and no name of one",
+            f"backends= has {described(arrays[0])}, which is no engine and no name of one",
             "several inputs are a tuple: crosscheck(f, (x, y), ['torch', 'jax'])",
         )
     found = [backend_given(one, "backends") for one in asked]

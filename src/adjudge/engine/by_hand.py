@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from math import prod
 from typing import Any, Never, Protocol
 
 from adjudge.engine.arrays import host_array, of_numbers
@@ -500,11 +501,12 @@ class HandBackend(OtherDerivatives):
                     f"return an array of the shape of {name}, {tuple(leaf.shape)}",
                 )
             if tuple(value.shape) != tuple(leaf.shape):
+                larger = prod(value.shape) > prod(leaf.shape)
                 raise InputError(
                     f"{rule} of {self.rule!r} returned shape {tuple(value.shape)} for {name}, "
                     f"which has shape {tuple(leaf.shape)}",
                     f"return an array of the shape of {name}"
-                    + (" (sum over broadcast axes)" if rule == "vjp" else ""),
+                    + (" (sum over broadcast axes)" if rule == "vjp" and larger else ""),
                 )
         return values
 

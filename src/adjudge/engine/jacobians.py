@@ -72,9 +72,13 @@ def require_fit(
     if kwargs:
         form = f"{form[:-1]}, {', '.join(f'{key}=...' for key in kwargs)})"
     found = f"{getattr(function, '__name__', type(function).__name__)}{signature}"
+    # What takes no more than the inputs is likely the derivative itself.
+    inputs = args[: len(args) // 2 if name == "jvp" else len(args) - 1]
+    alike = name not in ("vjp", "jvp") or misfit(function, inputs, kwargs) is None
+    other_form = other if alike else "take these arguments"
     raise InputError(
         f"{name} of {of} is called as {form}, and {found} was given",
-        _how_to_fit(name, function, args, kwargs) or other,
+        _how_to_fit(name, function, args, kwargs) or other_form,
     )
 
 

@@ -294,6 +294,7 @@ class Linked:
         tangents = self.calls.gradient_tree(tuple(self._checked(v, DOUBLE)))
         self._positional()
         found = self._noted(lambda: jvp(*args, *tangents, **kwargs))
+        _require_value(found, "jvp")
         leaves = self.calls.cotangent_leaves(found)
         return np.concatenate([
             _host(leaf, own) for leaf, own in zip(leaves, self.Y.leaves, strict=True)
@@ -317,7 +318,9 @@ class Linked:
             )
             args, kwargs = self._arguments(x, DOUBLE)
             w = self.calls.cotangent(cotangents)
-            found = self.calls.gradients(self._noted(lambda: vjp(*args, w, **kwargs)))  # noqa: B023
+            given = self._noted(lambda: vjp(*args, w, **kwargs))  # noqa: B023
+            _require_value(given, "vjp")
+            found = self.calls.gradients(given)
             table[k] = np.concatenate([
                 _host(leaf, own) for leaf, own in zip(found, self.X.leaves, strict=True)
             ])  # fmt: skip
@@ -400,15 +403,31 @@ class Linked:
             return call()
 
 
+def _require_value(found: Any, name: str) -> None:
+    """Raises `InputError` where a derivative of the reference returned nothing at all. Without this
+    it stood for zeros, and a right rule failed.
+    """
+    if found is None:
+        raise InputError(
+            f"the {name}= of the reference returned None",
+            "return its value: is a `return` missing?",
+        )
+
+
 def _host(array: Any, leaf: Leaf) -> Vector:
     if array is None:
         return np.zeros(leaf.size)
     host = np.asarray(array)
+    if np.iscomplexobj(host) and not leaf.complex:
+        raise InputError(
+            f"the reference's derivative is {host.dtype} in {leaf.name}, which is real",
+            "return real numbers: the real part, where the imaginary part is rounding",
+        )
     if host.shape != leaf.host_shape:
         raise InputError(
             f"the reference's derivative has shape {host.shape} in {leaf.name}, which has "
             f"{leaf.host_shape}",
-            "return the structure and the shapes that the function has",
+            f"return an array of the shape of {leaf.name}",
         )
     return leaf.vector(host)
 

@@ -267,6 +267,8 @@ class Columns:
             kept, its = block.of_leaf(found.tangent.part(self.problem.X))
             if not self.problem.finite:  # no step moves an infinity, whatever its gradient is
                 its = np.where(np.isfinite(self.problem.origin[kept]), its, 0.0)
+            if not np.all(np.isfinite(its)):  # and of what does not move
+                its = np.where(found.vector[kept] != 0, its, 0.0)
             automatic = its @ found.vector[kept]
             size = norm(its * found.vector[kept])
         if not probes.full:

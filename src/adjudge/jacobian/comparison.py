@@ -427,9 +427,12 @@ class Comparison:
         otherwise leave every check of a function with unread inputs open.
         """
         t = self.tolerance
-        missing = ~np.isfinite(self.reference)
+        # At a vertical tangent (`sqrt` at 0) differences grow without end, and infinity is right.
+        endless = ~np.isfinite(self.error) & ~np.isfinite(self.automatic)
+        missing = ~np.isfinite(self.reference) | endless
         if np.any(missing):
-            # Where f is not finite along this column, its derivative need not be finite either.
+            # Where f is not finite along this column, its derivative need not be finite either, and
+            # zero times infinity is NaN in others.
             missing = missing | ~np.isfinite(self.automatic)
         reference_missing = missing & ~self.equal_nans
         wide = self.error > t.resolution * self.largest
@@ -718,6 +721,8 @@ def findings_of(
             alone = tally.failed == 1 < tally.compared
         if meaning is Meaning.WRONG and silent:
             remedy = Remedy.LEAVE_OUTPUT_OUT
+        elif meaning is Meaning.WRONG and not np.isfinite(entries[0].automatic):
+            remedy = Remedy.GUARD_BRANCHES
         elif meaning is Meaning.WRONG and not tally.missing:
             # An iteration may converge last in one entry or one row, which looks like a mistake.
             close = _accuracy(tally) is not None
@@ -754,16 +759,19 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
     """Returns what leaves an entry undecided, and what to do about it."""
     slopes = entry.slopes
     if slopes is not None:
-        meaning = Meaning.KINK
+        meaning, remedy = Meaning.KINK, Remedy.MOVE_OFF_KINK
         if np.isinf(slopes[0]):
             meaning = Meaning.SWITCH if entry.from_reference else Meaning.JUMP
+            remedy = Remedy.MOVE_OFF_JUMP
         elif np.isnan(entry.automatic):
             meaning = Meaning.NAN_AT_KINK
         elif slopes[0] == slopes[1] or not (
             min(slopes) - entry.allowed <= entry.automatic <= max(slopes) + entry.allowed
         ):
             meaning = Meaning.KINK_ELSEWHERE
-        return Status.NONSMOOTH, meaning, Remedy.MOVE_OFF_KINK
+        return Status.NONSMOOTH, meaning, remedy
+    if np.isfinite(entry.reference) and not np.isfinite(entry.automatic):
+        return Status.NONSMOOTH, Meaning.ENDLESS, Remedy.MOVE_OFF_TANGENT
     if not np.isfinite(entry.reference):
         return Status.NONFINITE, Meaning.NOT_FINITE, Remedy.MOVE_INTO_DOMAIN
     if entry.rounding_level:

@@ -1749,6 +1749,8 @@ class ExactReplay(Stage):
         known = columns.base.coarsest_eps <= DOUBLE or columns.problem.widened is not None
         if not known or trial.column.from_reference or not columns.tolerance.automatic:
             return False
+        if columns.tolerance.spread:  # the runs differ, and a replay would be that of another one
+            return False
         if not trial.fails:
             return trial.open > 0 and not trial.separate
         # Where differences were right about one column, the next ones need not be asked about.

@@ -1118,7 +1118,8 @@ class Table:
         tally.kinks += int(np.count_nonzero(decision.kinks))
         for k in worst_entries(comparison, decision.fails):
             failure = self._failure(trial, one, k)
-            if not comparison.moved[k] and comparison.automatic[k] != 0:
+            automatic = comparison.automatic[k]
+            if not comparison.moved[k] and automatic != 0 and np.isfinite(automatic):
                 tally.keep(tally.spurious, failure.entry)
             elif self._detached(kind, k):
                 tally.keep(tally.detached, failure.entry)

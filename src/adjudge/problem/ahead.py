@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from adjudge.engine import Arrays
-from adjudge.errors import USERS_ERRSTATE, AdjudgeError, Catching, InputError
+from adjudge.errors import USERS_ERRSTATE, AdjudgeError, Catching, InputError, described
 from adjudge.findings import InSequence
 
 Settings = Callable[[], AbstractContextManager[object]]
@@ -139,7 +139,7 @@ def through(executor: object, function: Callable[..., Any]) -> Ahead:
     """
     if not isinstance(executor, Executor):
         raise InputError(
-            f"executor={executor!r} is a {type(executor).__name__}",
+            f"executor={executor!r} is {described(executor)}",
             "give a concurrent.futures.Executor; for a Dask client, client.get_executor()",
         )
     future: Future[tuple[int, int]] | None = None

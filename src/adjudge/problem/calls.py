@@ -53,6 +53,7 @@ from adjudge.errors import (
     UnknownFrameworkError,
     UnstableOutputError,
     attempt,
+    described,
     mark,
     running,
 )
@@ -411,6 +412,9 @@ def _owned(
     that belong to none. Where an engine is `given`, others are not looked for.
     """
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    for key in kwargs or ():
+        if not isinstance(key, str):
+            raise InputError(f"kwargs= has the key {key!r}", "give names of arguments as keys")
     keywords = {**(kwargs or {}), **({} if holder is None else holder.keywords)}
     tree = flatten((args, keywords), CALL)
     owners: dict[int, AutodiffBackend] = {}
@@ -520,7 +524,7 @@ def _selected(
         return (*marked, *held), tuple(map(tree.names.__getitem__, rest))
     for error in unknown.values():
         raise error
-    if not floating and not held and not captured:
+    if not floating and not held and (not captured or rule is not None):
         _require_none_of_others(tree, range(len(tree.leaves)), given)
         kinds = ", ".join(
             f"{name}: {leaf.dtype if is_array_like(leaf) else type(leaf).__name__}"
@@ -532,11 +536,13 @@ def _selected(
             if hasattr(leaf, "__dict__") and not is_array_like(leaf)
         )
         contents = (f"what the {one} holds as a dict of arrays" for one in objects)
+        integers = any(map(is_array_like, tree.leaves))
         constants = "" if rule is not None else " (Python and NumPy scalars count as constants)"
         raise InputError(
             f"no input has a floating or complex array to check ({kinds or 'no inputs'})",
-            f"pass {next(contents, 'floating-point arrays')}{constants}; what the function closes "
-            "over is checked with captured=True",
+            f"pass {next(contents, 'floating-point arrays')}{constants}"
+            + (", not integers (convert them)" if integers else "")
+            + ("" if rule is not None else "; captured=True checks what the function closes over"),
         )
     return (*floating, *held), ()
 
@@ -568,7 +574,15 @@ def _resolved(
     wrt: Path | Sequence[Path],
     given: AutodiffBackend | None,
 ) -> tuple[int, ...]:
-    paths = [wrt] if isinstance(wrt, int | str) else list(wrt)
+    given_paths = [wrt] if isinstance(wrt, int | np.integer | str) else wrt
+    paths = list[int | str]()
+    for path in given_paths:
+        if not isinstance(path, int | np.integer | str):
+            raise InputError(
+                f"wrt= holds {described(path)}",
+                "give the index of a positional argument, or a path such as 'kwargs.weight'",
+            )
+        paths.append(path if isinstance(path, str) else int(path))
     if not paths:
         raise InputError("wrt= selects nothing", "name at least one input, or leave wrt= out")
     chosen: set[int] = set()
@@ -935,8 +949,9 @@ class UserCalls:
             per_input = result
         if len(per_input) != len(args):
             raise InputError(
-                f"the hand-written vjp returned {len(per_input)} gradients for "
-                f"{len(args)} positional inputs",
+                f"the hand-written vjp returned {len(per_input)} "
+                f"gradient{'s' * (len(per_input) != 1)} for {len(args)} positional "
+                f"input{'s' * (len(args) != 1)}",
                 "return a tuple with one gradient per positional input, None where there is none",
             )
         found: list[Any] = []

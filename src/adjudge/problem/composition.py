@@ -11,7 +11,7 @@ import numpy as np
 
 from adjudge.constants import GROUP_BITS, MOST_GROUPS, ONSET_UNITS
 from adjudge.engine import Array, Arrays, FlatFunction
-from adjudge.errors import InputError, Source, running
+from adjudge.errors import InputError, Source, described, running
 from adjudge.floats import Vector, norm
 from adjudge.problem.probes import Stream, random_cotangent
 from adjudge.problem.problem import Base, Problem, Reverse, base_of, observe, require_outputs
@@ -198,14 +198,21 @@ def _cotangents(base: Base, reverse: Reverse, given: Any, seed: int, strided: bo
     cotangents = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(cotangents) != len(kept):
         raise InputError(
-            f"grad_outputs has {len(cotangents)} entries for {len(kept)} differentiable outputs "
-            f"({', '.join(Y.leaves[k].name for k in kept)})",
+            f"grad_outputs has {len(cotangents)} entries for {len(kept)} differentiable "
+            f"output{'s' * (len(kept) != 1)} ({', '.join(Y.leaves[k].name for k in kept)})",
             "give one cotangent per differentiable output",
         )
-    return tuple(
+    fitting = tuple(
         _fitting(base, k, number, cotangent)
         for number, (k, cotangent) in enumerate(zip(kept, cotangents, strict=True))
     )
+    if kept and not any(np.any(backend.arrays.to_host(cotangent)) for cotangent in fitting):
+        raise InputError(
+            f"grad_outputs is {'None' if cotangents[0] is None else 'zero'} for every output",
+            "the gradient is then zero whatever the rule does: give a cotangent that is not zero, "
+            "or leave grad_outputs out",
+        )
+    return fitting
 
 
 def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
@@ -251,16 +258,15 @@ def _equalised(base: Base, reverse: Reverse, w: Vector) -> Vector:
 def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
     """Returns the cotangent of output `k`, entry `number` of those given, as an array like it.
 
-    `None` stands for zeros. Raises `InputError` where `cotangent` is not an array of the engine or
-    has another shape than its output.
+    `None` stands for zeros. Raises `InputError` where `cotangent` is not an array of the engine,
+    has another shape than its output or no dtype that fits it, or is not finite.
     """
     leaf, backend = base.Y.leaves[k], base.problem.backend
     if cotangent is None:
         return backend.arrays.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
     if not backend.owns(cotangent):
         raise InputError(
-            f"grad_outputs[{number}] is a {type(cotangent).__name__}, not an array of "
-            f"{backend.name}",
+            f"grad_outputs[{number}] is {described(cotangent)}, not an array of {backend.name}",
             f"give an array like {leaf.name}: {leaf.info.dtype} of shape {leaf.info.shape}",
         )
     info = backend.arrays.info(cotangent)
@@ -268,6 +274,20 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
         raise InputError(
             f"grad_outputs[{number}] has shape {info.shape}, {leaf.name} has {leaf.info.shape}",
             "give a cotangent of the shape of its output",
+        )
+    arrays = backend.arrays
+    if not arrays.is_differentiable(cotangent) or (
+        arrays.is_complex(cotangent) and not leaf.complex
+    ):
+        raise InputError(
+            f"grad_outputs[{number}] has dtype {info.dtype}, {leaf.name} has {leaf.info.dtype}",
+            "give a cotangent of the dtype of its output",
+        )
+    host = arrays.to_host(cotangent)
+    if not np.all(np.isfinite(host)):
+        raise InputError(
+            f"grad_outputs[{number}] holds {host[~np.isfinite(host)][0]}",
+            "give a cotangent of finite numbers",
         )
     if leaf.double and backend.arrays.eps(cotangent) > leaf.eps:
         # The function was widened to double precision, and its cotangents have to follow.

@@ -6,13 +6,13 @@ points and which drawn inputs belong to f; its intervals act as bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.errors import InputError
+from adjudge.errors import InputError, described
 from adjudge.floats import Vector
 from adjudge.problem.calls import Path, is_at_or_below
 from adjudge.problem.charts import SETS, OffTheSetError
@@ -68,7 +68,12 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
             part = space.slices[j]
             low[part], high[part] = _pair(space.leaves[j], pair)
     empty, outside = ~(low < high), ~((low <= origin) & (origin <= high))
-    for wrong, what in ((empty, "low is not below high"), (outside, "x lies outside")):
+    unknown = np.isnan(low) | np.isnan(high)
+    for wrong, what in (
+        (unknown, "one of them is NaN"),
+        (empty, "low is not below high"),
+        (outside, "x lies outside"),
+    ):
         if np.any(wrong):
             k = int(np.flatnonzero(wrong)[0])
             raise InputError(
@@ -88,12 +93,20 @@ def _pair(leaf: Leaf, pair: Any) -> tuple[Vector, Vector]:
     remedy = "give (low, high): two numbers, or arrays that broadcast to the input; None: unbounded"
     whole = (pair.lb, pair.ub) if _has_sides(pair) else pair
     try:
+        if not isinstance(whole, Iterable):
+            raise InputError(f"bounds={pair!r} for {leaf.name} is {described(pair)}", remedy)
         sides = list(whole)
         of_entries = _of_entries(leaf, sides)
         as_sides = len(sides) == 2
         if of_entries and as_sides:
             of_entries, as_sides = _meant(leaf, whole, sides)
         if not of_entries:
+            if len(sides) != 2:
+                raise InputError(f"{found} has length {len(sides)}, and not 2", remedy)
+            for side in sides:
+                shape = np.shape(side)
+                if np.broadcast_shapes(shape, leaf.host_shape) != leaf.host_shape:
+                    raise InputError(f"{found}: one side has shape {shape}", remedy)
             return _sides(leaf, sides)
         low, high = _sides(leaf, [list(ends) for ends in zip(*sides, strict=True)])
         if as_sides and not np.array_equal((low, high), _sides(leaf, sides)):

@@ -296,7 +296,9 @@ class _Gradient:
         if not name or not pair.known.all() or not pair.wrong.any():
             return None
         gap, room = pair.automatic - pair.reference, pair.allowed(pair.reference, pair.error)
-        if any(abs(np.vdot(t, gap)) > np.vdot(abs(t), room) for t in tangents):
+        if not np.all(np.isfinite(gap)):
+            return None
+        if not all(abs(np.vdot(t, gap)) <= np.vdot(abs(t), room) for t in tangents):
             return None
         return f"{subject} {right_along(name, _directions(self.table.problem, self.j, name))}"
 

@@ -235,7 +235,7 @@ def counted(points: Mapping[str, Report]) -> str:
     """Returns words such as `14 points (3 more decide nothing)`."""
     deciding = sum(not report.silent for report in points.values())
     rest = len(points) - deciding
-    more = f" ({rest} more decide nothing)" if rest else ""
+    more = f" ({rest} more decide{'s' * (rest == 1)} nothing)" if rest else ""
     return f"{_counted(deciding, 'point')}{more}"
 
 

@@ -190,7 +190,7 @@ WORDS: dict[Enum, str] = {
     Hides.EQUAL: "equal numbers: entries that are mixed up, or shifted, do not show there",
     Hides.SYMMETRIC: "symmetric matrices: a missing transpose does not show there",
     Hides.SAME: "the same numbers: gradients that are swapped may not show there",
-    Hides.FLAT: "no output depends on them here, so that no mistake shows",
+    Hides.FLAT: "no output depends on its entries here, so that no mistake shows",
     Hides.REAL: "a complex array without imaginary part: a missing conjugate does not show there",
     Task.UNDEFINED_TANGENTS: "undefined tangents",
     Task.UNDEFINED_COTANGENTS: "undefined cotangents",
@@ -544,8 +544,9 @@ def _also(also: AlsoWrong) -> str:
     if also.many:
         if also.tested <= 1:
             return "more entries are wrong; only this one was compared by itself"
-        found = f"{also.found} of the" if also.found < also.tested else "all"
-        alone = f"{found} {also.tested} that were compared one by one"
+        every = "both" if also.tested == 2 else f"all {also.tested}"
+        found = f"{also.found} of the {also.tested}" if also.found < also.tested else every
+        alone = f"{found} that were compared one by one"
         return f"more entries are wrong: {alone}, and others"
     return f"wrong as well: {', '.join(also.names)}"
 
@@ -590,6 +591,8 @@ _MEANINGS = {
     "slope here",
     Meaning.JUMP: "the function jumps at x: no value is its derivative there",
     Meaning.SWITCH: "x lies at a jump, a tie or the edge of a branch: nothing is proved there",
+    Meaning.ENDLESS: "the automatic value is not finite, and differences do not converge: the "
+    "function may have a vertical tangent at x, where no number is its derivative",
     Meaning.WIDE: "differences cannot decide: the error bar is too wide",
     Meaning.WIDE_REFERENCE: "the reference cannot decide: its error bar, or the rounding of the "
     "automatic derivative, is too wide",
@@ -660,7 +663,7 @@ def _nonzero_at_zero(detail: findings.NonzeroAtZero, finding: Finding) -> list[s
     rule = "backward" if detail.rule is Rule.VJP else "forward"
     return [
         f"a zero {probe} gives {detail.value:.6g} for {finding.entry}, not zero",
-        "the local derivative is not finite: zero times infinity is NaN"
+        "the local derivative is not finite: zero times infinity, or NaN, is NaN"
         if finding.status is Status.NONFINITE
         else f"the {rule} pass is not multiplied by its {probe}",
     ]
@@ -705,14 +708,16 @@ def _looks(detail: findings.Unrepeatable) -> str:
         return "as another order of additions makes (atomics, threads, where arrays lie)"
     if detail.rounding:
         return "randomness, hidden state, or additions whose large terms cancel"
-    return "randomness or hidden state, more than an order of additions makes"
+    return "randomness or hidden state: another order of additions makes far less"
 
 
 @said.register
 def _draws_random(detail: findings.DrawsRandom, finding: Finding) -> list[str]:
-    lines = ["the function draws random numbers"]
+    lines = ["the function, or its derivative, draws random numbers"]
     if detail.replayed:
-        lines.append("which was put back before each evaluation, so that all drew the same numbers")
+        lines.append(
+            "the random state was put back before each evaluation, so that all drew the same"
+        )
     if detail.agreed and not detail.replayed:
         lines.append("its results agreed where they were compared")
     if detail.replayed and not detail.agreed:
@@ -781,7 +786,7 @@ def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
         f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, {wide} {detail.double:.6g}"
         + (f", off by {part(off)}" if np.isfinite(off) else ""),
         *_two_precisions(detail),
-        f"{_off(detail)}{factor}: at every point and probe alike, as rounding is not",
+        f"{_off(detail)}{factor}: at every point and probe alike, which rounding is not",
     ]
 
 
@@ -864,17 +869,19 @@ def advice(remedy: Advice, finding: Finding) -> str:
     if isinstance(remedy, JudgedBy):
         return f"judged by {', '.join(remedy.ways)}"
     if isinstance(remedy, AllowSpread):
-        allow = f"allow the spread: nondet_tol={remedy.nondet_tol:g}"
         detail = finding.detail
         assert isinstance(detail, findings.Unrepeatable)
+        # A tolerance as large as the values would let every derivative pass.
+        small = detail.gap <= SMALL_SPREAD * max(abs(detail.first), abs(detail.second))
+        allow = f"or allow the spread: nondet_tol={remedy.nondet_tol:g}" if small else ""
         if detail.rule is not None:
-            return f"make the {detail.rule} repeatable, or {allow}"
+            return f"make the {detail.rule} repeatable{', ' * small}{allow}"
         if detail.rounding:
-            return f"fix the randomness or hidden state of the function, or {allow}"
+            return f"fix the randomness or hidden state of the function{', ' * small}{allow}"
         return (
             "draw from the global random state, or from a generator that the function holds or is "
             "passed, which a check replays, or from one that is made with a fixed seed at each "
-            f"call; keep no state between calls; or {allow}"
+            f"call; keep no state between calls{'; ' * small}{allow}"
         )
     if isinstance(remedy, IfItIterates):
         # what a few roundings to 24 bits make of a derivative
@@ -889,8 +896,17 @@ def advice(remedy: Advice, finding: Finding) -> str:
     return REMEDIES[remedy].format_map(_named(finding))
 
 
+SMALL_SPREAD = 1e-2
+"""The largest spread, over the values that differ, for which a message offers to allow it. The
+value is ours. No verdict depends on it."""
+
 REMEDIES = {
     Remedy.MOVE_OFF_KINK: "move x off the kink to check the derivative itself",
+    Remedy.MOVE_OFF_JUMP: "move x off the jump to check the derivative itself",
+    Remedy.MOVE_OFF_TANGENT: "check the derivative at another x",
+    Remedy.GUARD_BRANCHES: "NaN or an infinity where the function is finite often comes from a "
+    "branch that where() did not take: give that branch a harmless argument first, as in "
+    "x_safe = where(x > 0, x, 1)",
     Remedy.DECLARE_SURROGATE: (
         "return zero; or, where the gradient replaces that of a staircase on purpose, say what it "
         "should be: reference=adjudge.reference.derivative(jvp=lambda x, v: v); a function that "

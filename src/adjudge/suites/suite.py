@@ -17,9 +17,9 @@ from typing import Literal
 
 import pebble
 
-from adjudge.check import checked_signature
+from adjudge.check import checked_signature, require_kind
 from adjudge.engine import entries
-from adjudge.errors import InputError
+from adjudge.errors import InputError, described
 from adjudge.estimate import require_flint
 from adjudge.findings import Verdict
 from adjudge.problem import fresh_seed
@@ -111,7 +111,7 @@ def _validate(executor: object, timeout: float | None) -> None:
             raise InputError(f"executor={executor}", "give at least one process, or None")
     elif not (executor is None or executor == "auto" or isinstance(executor, Executor)):
         raise InputError(
-            f"executor={executor!r} is a {type(executor).__name__}",
+            f"executor={executor!r} is {described(executor)}",
             "give a number of processes, 'auto', or a concurrent.futures.Executor; for a Dask "
             "client, client.get_executor()",
         )
@@ -143,9 +143,8 @@ def _tasks(
     for given, one in items:
         case, place = (one.case, one.place) if isinstance(one, Declared) else (one, None)
         if not isinstance(case, Case):
-            raise InputError(
-                f"{case!r} is a {type(case).__name__}", "give adjudge.Case(f, inputs, ...)"
-            )
+            raise InputError(f"{case!r} is {described(case)}", "give adjudge.Case(f, inputs, ...)")
+        require_kind("Case(seed=...)", case.options.get("seed"), int | None)
         name = given or (one.name if isinstance(one, Declared) else case.name)
         if name in seen:
             raise InputError(f"two cases are called {name!r}", "give them names: Case(name=...)")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from math import isfinite
 from operator import itemgetter
 from typing import Any, Never, Unpack
 
@@ -17,6 +18,7 @@ from adjudge.check import (
     known_options,
     problem_of,
     requested_modes,
+    require_kind,
     settings_of,
     surroundings,
 )
@@ -97,6 +99,8 @@ def blame(
     Raises: The errors of bad input, and what `f` itself raises.
     """
     known = known_options(blame, options, EngineOptions, more)
+    require_kind("samples", samples, int)
+    require_kind("every", every, bool)
     if samples < 1:
         raise InputError(f"samples={samples!r}", "give a positive number")
     seed, words = settings_of(known).seed, requested_modes(order, modes)
@@ -557,6 +561,8 @@ class _Judge:
         that adds to the error and is right for those that it got: as a bisection compares numbers,
         its result follows the root, and no derivative comes through the comparison.
         """
+        if not all(isfinite(entry.automatic) for entry in self.whole.entries):
+            return []  # zero times infinity, of which a comparison knows nothing
         near = [one for k in self._passing() for one in self.trace.steps[k].operands]
         return self._makers(near, through=False)
 
@@ -612,7 +618,9 @@ class _Judge:
         said = [d.explained_by(at_fault) for d in some]
         settled = [one for one in said if one is not None]
         wrong = self.whole.verdict is not Verdict.PASS
-        outside = wrong and any(direction.outside.stands_out for direction in self.found)
+        # Of what is not finite nothing is known: zero times infinity is NaN.
+        known = all(isfinite(entry.automatic) for entry in self.whole.entries)
+        outside = wrong and known and any(d.outside.stands_out for d in self.found)
         between = wrong and self.is_between
         passing = self._passing() if wrong and not accused else []
         ends = [] if settled and all(settled) else self.dead_ends()

@@ -263,7 +263,7 @@ def test_a_function_that_is_not_defined_on_one_side_passes(threads):
 
 @pytest.mark.parametrize(
     ("executor", "words"),
-    [(3, "executor=3 is a int"), (ThreadPoolExecutor, "is a .*type|is a ABCMeta")],
+    [(3, "executor=3 is an int"), (ThreadPoolExecutor, "is a .*type|is a ABCMeta")],
 )
 def test_what_is_no_executor_is_refused(executor, words):
     with pytest.raises(InputError, match=words):

@@ -265,7 +265,7 @@ def test_given_cotangents_are_the_point_of_the_check():
     ("cotangent", "message"),
     [
         (np.ones(2), r"grad_outputs\[0\] has shape \(2,\), out has \(3,\)"),
-        ((np.ones(3), np.ones(3)), r"2 entries for 1 differentiable outputs \(out\)"),
+        ((np.ones(3), np.ones(3)), r"2 entries for 1 differentiable output \(out\)"),
         ((3.0,), r"grad_outputs\[0\] is a float, not an array of numpy"),
     ],
 )

@@ -93,14 +93,17 @@ def test_a_wrong_number_of_gradients_is_refused(count):
     with pytest.raises(InputError) as caught:
         gradcheck(rule, (X, X))
 
-    assert f"returned {count} gradients for 2 positional inputs" in caught.value.found
+    assert (
+        f"returned {count} gradient{'s' * (count != 1)} for 2 positional inputs"
+        in caught.value.found
+    )
     assert "one gradient per positional input" in caught.value.remedy
 
 
 def test_one_gradient_for_two_inputs_is_refused_though_it_is_no_tuple():
     rule = ByHand(lambda a, b: a * b, vjp=lambda a, b, w: w * b)
 
-    with pytest.raises(InputError, match="1 gradients for 2 positional inputs"):
+    with pytest.raises(InputError, match="1 gradient for 2 positional inputs"):
         gradcheck(rule, (X, X))
 
 

@@ -87,7 +87,7 @@ def test_an_infinite_local_derivative_is_nonfinite():
 
     assert report.verdict is Verdict.FAIL
     assert Status.NONFINITE in statuses(report)
-    assert "zero times infinity is NaN" in str(report)
+    assert "zero times infinity" in str(report)
 
 
 def drifting(step):
