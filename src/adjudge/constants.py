@@ -762,6 +762,12 @@ CHANCE_PART = 1 / 128
 comparisons of its own. Small entries are compared once more by themselves only if they are more
 than this part of their leaf, and small outputs only if as many would be that small with less than
 this probability. The value is ours and has no derivation."""
+FAR_BELOW = 0.1
+"""Where a longer step has shown an error of a hundredth in what was taken out of a larger column,
+entries below this part of the largest one are taken out once more: in these it has shown an error
+of a tenth at most. Without it a zero in place of the smallest of `sum(x)`, where x goes from 1e-4
+to 2e6, passes at every seed. With a hundredth an entry may be off by all of itself. The value is
+ours."""
 DOMINATING_FACTOR = 64
 """A constant among the outputs, such as a mask of -1e30, has rounding of its own size, which hides
 all other outputs of a projection. An output that stands still and is this many times the largest of
@@ -1133,6 +1139,14 @@ SMALLER_PROBE_PART = 0.5
 """In single precision a large probe may leave no digit of a right rule, and a gradient that is
 clipped would pass for it. What is clipped shrinks as well: less than this part of the image is
 left. The value is ours."""
+LOST_PART = 1 / 8
+"""What loses digits in proportion to its probe has lost at most this part of itself at the smallest
+of these factors. In bfloat16 the units of rounding above excuse any error, and a rule that clips
+one term of two passed at every seed. The value is ours."""
+LOST_GROWTH = 4.0
+"""It loses more at each further factor, which is 32 times the one before, by so many times at
+least, until it has lost `LOST_PART`. What is clipped is off by the same part at all. The value is
+ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""

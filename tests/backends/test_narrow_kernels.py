@@ -451,3 +451,53 @@ def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_b
         for factor in (0.5, 0.0):
             wrong = only_of(dtype, torch.relu, wrong_entry(slope, factor))
             assert examine(wrong, (x,), seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+def clipped_softmax(dtype, limit):
+    """The softmax in float32, whose gradient clips the cotangent in one of its two terms."""
+
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.softmax(x.float(), -1).to(dtype)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            y, g = (one.float() for one in (*ctx.saved_tensors, g))
+            inner = (y * g.clamp(-limit, limit)).sum(-1, keepdim=True)
+            return ((g - inner) * y).to(dtype)
+
+    return Softmax.apply
+
+
+@over_seeds(10, always=2)
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_a_rule_that_clips_one_term_of_two_loses_no_digits(name, seeds):
+    """It is off by the same part at all sizes of its cotangent, and not in proportion to them."""
+    dtype = getattr(torch, name)
+    for seed in seeds:
+        x = torch.randn(4, 6, generator=torch.Generator().manual_seed(seed)).to(dtype)
+        x.requires_grad_()
+
+        assert examine(clipped_softmax(dtype, math.inf), x, seed=seed).verdict is Verdict.PASS
+        for limit in (0.1, 1.0, 4.0):
+            wrong = examine(clipped_softmax(dtype, limit), x, seed=seed, blame=False)
+            assert wrong.verdict is Verdict.FAIL, (seed, limit)
+
+
+@over_seeds(10, always=3)
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("modes", [["R"], ["F"], ["R", "F"]])
+def test_an_output_that_overflows_in_float16_alone_is_left_out_on_both_sides(modes, seeds):
+    x = torch.tensor([300.0, 1.0, 2.0], dtype=torch.float16, requires_grad=True)
+    for seed in seeds:
+        right = examine(lambda x: torch.sqrt(x * x), x, seed=seed, modes=modes)
+
+        assert right.verdict is Verdict.PASS, str(right)
+        assert {one.status for one in right.findings} == {Status.NONFINITE}
+        if modes == ["R"]:
+            wrong = only_of(torch.float16, lambda x: (x * x).sqrt(), lambda x: -x.sign())
+            assert examine(wrong, x, seed=seed, blame=False).verdict is Verdict.FAIL

@@ -60,6 +60,7 @@ from adjudge.problem import (
     evaluate,
     generator,
     largest,
+    leave_out,
     observe,
     random_cotangent,
 )
@@ -468,12 +469,12 @@ def _in_double(
     if nonlinear and of_short_range(inside):
         # Its values alone show it, of a function that no engine sees into.
         outcome = judge_properties(replace(base, carried_eps=inside), settings)
-    pairs = [(Evaluator(base), wide, letters)]
+    pairs = [(*_without_left_out(base, wide, settings.seed), letters)]
     if len(taken) == 1:  # the first derivative, which the same evaluations judge
         with double.widening():
             first64 = double.derived(lambda problem: problem)
-        first = Evaluator(observe(double.low)), Evaluator(first64, double.widening), taken
-        pairs.insert(0, first)
+        both = observe(double.low), Evaluator(first64, double.widening)
+        pairs.insert(0, (*_without_left_out(*both, settings.seed), taken))
     for low, high, wanted in pairs:
         for letter in wanted:
             mode = letter + low.problem.modes_taken
@@ -486,6 +487,20 @@ def _in_double(
                 new = found.findings(formula.verdict)
                 outcome.findings += [one for one in new if one not in outcome.findings]
     return _together(outcome, formula)
+
+
+def _without_left_out(base: Base, wide: Evaluator, seed: int) -> tuple[Evaluator, Evaluator]:
+    """Returns both sides without the outputs that are not finite in the caller's dtype.
+
+    A number that overflows in float16 is finite in double. Without this it had a derivative on that
+    side, and zero times infinity on the other, and the right rule of a norm failed.
+    """
+    base = leave_out(base, seed)
+    if base.omitted is None:
+        return Evaluator(base), wide
+    own = wide.base.omitted
+    omitted = base.omitted if own is None else base.omitted | own
+    return Evaluator(base), replace(wide, base=replace(wide.base, omitted=omitted))
 
 
 def _overflow_in_double(outcome: Judgement, wide: Evaluator, seed: int) -> None:

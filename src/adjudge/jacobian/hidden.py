@@ -49,8 +49,14 @@ def hidden_outputs(trial: Trial) -> NDArray[np.bool_] | None:
         by_output = kind == "each" or columns.probes.full
         automatic = comparison.automatic[which] if by_output else None
         small[which] = ~_residues(columns, found, which, automatic)
+        # The bar of a small output is that of a usual one of its leaf: its value, and not chance.
+        own = np.abs(base.values[: sizes.size])
+        quiet = (own > 0) & (own < HIDDEN_PART * base.magnitude(base.values)[: sizes.size])
         for part in base.Y.slices:
-            small[part] &= sizes[part] <= _beyond_chance(sizes[part], small[part])
+            by_chance = sizes[part] > _beyond_chance(sizes[part], small[part])
+            if np.count_nonzero(quiet[part]) > CHANCE_PART * sizes[part].size:
+                by_chance &= ~quiet[part]
+            small[part] &= ~by_chance
             if small[part].any():  # where nothing is known of an output, it goes with them
                 small[part] |= sizes[part] == 0
         hidden = small if hidden is None else hidden | small

@@ -198,6 +198,8 @@ class Trial:
     """Whether all that fails is off beyond doubt, as far as differences show it."""
     suspected: Trial | None = None
     """The trial at three steps, where something that fails is off beyond doubt, and not all."""
+    shown: list[ModeComparison] | None = None
+    """What a longer step showed where it settled the column; see `LongEnoughStep`."""
     few_saturated: bool = False
     """Whether columns below the rounding of f are still looked into."""
     decided_by: str = TWO_EVALUATIONS
@@ -711,10 +713,11 @@ class LongEnoughStep(Stage):
             factor = max(factor, float(np.max(wanted, initial=0.0)))
         factor = 2.0 ** np.floor(np.log2(min(factor, longest)))
         longer = trial.columns.estimator.along(replace(tangent, length=factor * tangent.length))
-        for _, c, _ in trial.columns.comparisons(longer, trial.block, trial.pushed):
+        shown = list(trial.columns.comparisons(longer, trial.block, trial.pushed))
+        for _, c, _ in shown:
             if not np.all(c.difference <= c.error + ERRORS[0] * c.largest):
                 return trial
-        return replace(trial, settled=True, decided_by=self.name)
+        return replace(trial, settled=True, shown=shown, decided_by=self.name)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from adjudge.constants import (
     COARSE_EPS,
     DOUBTED_ENTRIES,
     EXACT_UNITS,
+    FAR_BELOW,
     FEW_LEAVES,
     GROSS_TOLERANCES,
     HIDDEN_PART,
@@ -854,9 +855,13 @@ class Table:
             agree = not (outcome.fails or outcome.jumps)
             if trial.doubt and agree and not outcome.column.from_reference:
                 self.examined.unseen += 1
-                if not outcome.columns.base.alone:
+                smaller: list[Item] = []
+                if outcome.shown is not None:
+                    # The longer step has shown the largest of these entries alone.
+                    smaller = self._too_small(item, replace(outcome, compared=outcome.shown))
+                elif not outcome.columns.base.alone:
                     self._too_small(replace(item, depth=SEPARATIONS), outcome)  # counts what shows
-                return self._resolved_outputs(item, outcome)
+                return [*smaller, *self._resolved_outputs(item, outcome)]
             if not trial.doubt and not trial.agrees_clearly:
                 return self._too_small(item, outcome)
         elif outcome.doubt:
@@ -975,6 +980,9 @@ class Table:
                 sizes, bound = parts_of_outputs(columns, comparison, found, kind)
                 tally.outputs.weigh(sizes, bound)
             too_small = undetectable(trial, tally, comparison, again=again)
+            if trial.shown is not None and item.depth < SEPARATIONS:
+                # That has shown an error of a hundredth in the largest of them, and hardly more.
+                too_small = _far_below(trial)
             if too_small is None or item.depth == SEPARATIONS or tally.failed:
                 continue
             if self.problem.modes_taken:
@@ -1220,6 +1228,17 @@ class Table:
         """Makes the adjoint test along the tangent of this column."""
         tally = self.record.tallies.setdefault("identity", Tally("identity"))
         self.adjoint_test.compare(trial, tally, column_name(self.problem, trial.column.tangent))
+
+
+def _far_below(trial: Trial) -> NDArray[np.bool_]:
+    """Marks the entries of a column that move and have a far smaller part in it than its largest
+    one.
+    """
+    part = trial.column.tangent.part(trial.columns.probes.X)
+    v = trial.column.vector[part]
+    terms = np.abs(trial.block.of_leaf(part)[1] * v)
+    largest = np.max(terms, axis=1, initial=0.0, keepdims=True)
+    return np.asarray((v != 0) & np.all(terms < FAR_BELOW * largest, axis=0))
 
 
 def undetectable(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ from adjudge.constants import (
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     LEAVES_ALONE,
+    LOST_GROWTH,
+    LOST_PART,
     MAP_OF_ZERO_UNITS,
     NEARER_TO_ZERO,
     PERTURBED_PROBES,
@@ -265,17 +268,23 @@ class LinearRule:
         the image loses digits in proportion to the size of its probe. `scaled_back` gives what
         agrees with `first` for a multiple of a linear map, and `scaled` is that of `-factor`.
 
-        What a rule clips is exact up to some size, and shrinks beyond it. The test is ours.
+        What a rule clips is exact up to some size, and shrinks beyond it. Where it clips one term
+        of several the image is off by one and the same part at all sizes. The test is ours.
         """
         if not findings or factor < LARGE_PROBES or not np.any(first):
             return findings
         size = float(np.max(np.abs(first)))
         images = {k: scaled_back(-k) for k in SMALLER_PROBES} | {factor: scaled}
+        lost: list[float] = []
         for k, image in images.items():
             units = largest_difference(image, first) / (self.checks.eps_inside * k * size)
             left = float(image @ first) / float(first @ first)
             if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
                 return findings
+            lost.append(largest_difference(image, first) / size)
+        grows = (two >= min(LOST_GROWTH * one, LOST_PART) for one, two in pairwise(lost))
+        if lost[0] > LOST_PART or not all(grows):
+            return findings
         status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
         return [replace(finding, status=status, remedy=remedy, note=True) for finding in findings]
 

@@ -422,8 +422,12 @@ class _LowPrecision:
     # -- the value of f
 
     def _values_apart(self, at: AtPoints) -> Deviation:
-        """Measures how far the values of f are off."""
-        return Sides(self.low.base.Y).apart(_values(at))
+        """Measures how far the values of f are off, but for outputs that are left out."""
+        found, omitted = Sides(self.low.base.Y).apart(_values(at)), self.low.base.omitted_of_Y
+        if omitted is None:
+            return found
+        off = np.where(omitted, 0.0, found.off)
+        return found._replace(off=off, not_finite=found.not_finite & ~omitted)
 
     def _value(self, at: AtPoints, k: int) -> ValueInaccurate:
         """Returns how inaccurate output `k` is at x, the first of the points."""
@@ -447,7 +451,9 @@ class _LowPrecision:
         least = np.min(np.abs(pair[0].of.values - pair[1].of.values), axis=0)
         least = np.fmin(least, value.off)
         other = (value.ratio > WRONG_FACTOR) & (inside > 0) & (least > OTHER_VALUE_FACTOR * inside)
-        return np.union1d(same, np.flatnonzero(other))
+        off = np.union1d(same, np.flatnonzero(other))
+        omitted = self.low.base.omitted_of_Y
+        return off if omitted is None else off[~omitted[off]]
 
     def _f_is_off(self, points: Sequence[Vector], at: AtPoints) -> bool:
         """Returns whether f itself is off by what its derivative is off by: between points far

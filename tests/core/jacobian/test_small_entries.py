@@ -182,4 +182,26 @@ def test_a_tail_of_softmax_takes_no_ladder():
         taken.append(report.counts["evaluations"])
 
     # at some seeds one step is not enough
-    assert np.median(taken) <= 12
+    assert np.median(taken) <= 16
+
+
+DECADES = np.asarray([2e6, 3.0, 1e-2, 1e-3, 1e-4])
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("entry", range(5))
+def test_an_entry_that_is_small_among_those_that_were_taken_out_is_taken_out_once_more(
+    entry, seeds
+):
+    """A longer step shows an error of a hundredth in the largest of these, and none in others."""
+
+    def total(factor):
+        weights = np.ones(5)
+        weights[entry] = factor
+        return ByHand(lambda x: x.sum(keepdims=True), vjp=lambda x, w: w * weights)
+
+    for seed in seeds:
+        assert examine(total(1.0), DECADES, seed=seed).verdict is Verdict.PASS
+        for factor in (0.0, -1.0, 2.0):
+            wrong = examine(total(factor), DECADES, seed=seed, blame=False)
+            assert wrong.verdict is Verdict.FAIL, (seed, factor)
