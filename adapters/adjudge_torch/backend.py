@@ -69,11 +69,16 @@ REFUSALS = Refusals(
     (
         (
             "must implement the jvp function",
-            "give the autograd.Function a static method jvp, or switch that check off",
+            "give the autograd.Function a static method jvp, or leave forward mode out: "
+            "check_forward_ad=False",
+        ),
+        (
+            "must override the setup_context",
+            "give the autograd.Function a forward without ctx, and a static method setup_context",
         ),
         (
             "marked with @once_differentiable",
-            "switch that check off, or write a backward pass that can be differentiated",
+            "write a backward pass that can be differentiated, or leave second derivatives out",
         ),
     ),
 )
@@ -478,7 +483,7 @@ def _require_derivatives(outputs: Sequence[torch.Tensor]) -> None:
             raise NotSupportedError(
                 "the derivative ends in a function that was marked with @once_differentiable, or "
                 "has no second derivative",
-                "switch that check off, or write a backward pass that can be differentiated",
+                "write a backward pass that can be differentiated, or leave second derivatives out",
             )
         for following, _ in node.next_functions:
             nodes.append(following)

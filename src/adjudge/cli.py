@@ -252,6 +252,10 @@ def _check(parsed: argparse.Namespace) -> int:
             try_to_write(path)
     if parsed.html is not None:
         ready_for_page()
+    if parsed.timeout is not None and not parsed.timeout > 0:
+        raise InputError(f"--timeout {parsed.timeout:g}", "give a positive number of seconds")
+    if isinstance(parsed.processes, int) and parsed.processes < 1:
+        raise InputError(f"-n {parsed.processes}", "give at least one process, or leave out -n")
     found = collect(parsed.targets, parsed.keyword)
     if parsed.last_failed:
         _keep_last_failed(found)

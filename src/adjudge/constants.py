@@ -1139,6 +1139,10 @@ SMALLER_PROBE_PART = 0.5
 """In single precision a large probe may leave no digit of a right rule, and a gradient that is
 clipped would pass for it. What is clipped shrinks as well: less than this part of the image is
 left. The value is ours."""
+LOST_DIGITS = 1e-8
+"""A derivative that is accepted for its own rounding is told to lose digits where it is off by more
+than this part of itself, half of the digits of float64. The value is ours. No verdict depends on
+it."""
 LOST_PART = 1 / 8
 """What loses digits in proportion to its probe has lost at most this part of itself at the smallest
 of these factors. In bfloat16 the units of rounding above excuse any error, and a rule that clips

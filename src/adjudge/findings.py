@@ -454,6 +454,8 @@ class Meaning(Enum):
     """The function returned values of another input, as a cache by `id` does."""
     KINK = auto()
     NAN_AT_KINK = auto()
+    WIDE_AT_KINK = auto()
+    """The error bar at a kink is wider than the gap between its slopes."""
     KINK_ELSEWHERE = auto()
     """The slopes along the tangent are the same, and other outputs, or other tangents, show a
     kink."""
@@ -472,6 +474,8 @@ class Meaning(Enum):
     """The rounding of the function hides a derivative as small as this."""
     NOT_FINITE = auto()
     """The function is not finite near x."""
+    NO_REFERENCE = auto()
+    """A reference, or an exact replay, has no number at x."""
 
 
 @dataclass(frozen=True)
@@ -512,6 +516,15 @@ class Disagreement(Detail):
     """The largest relative deviation, where all of them are small."""
     also: AlsoWrong | None = None
     nearby: Nearby | None = None
+
+
+class RuleLosesDigits(Detail):
+    """A derivative is right up to what its own rounding makes of it, which is much."""
+
+    rule: Rule
+    part: float
+    """The largest relative deviation."""
+    dtype: str
 
 
 class CoarseAgreement(Detail):

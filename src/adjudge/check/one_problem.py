@@ -35,6 +35,7 @@ from adjudge.constants import (
     KINK_REACH_REDUCTION,
     KINK_REACHES,
     LASTING_UNITS,
+    LOST_DIGITS,
     MOVES_SHORTER,
     NARROW_KINK_REACH,
     ONE_SIDED,
@@ -73,6 +74,7 @@ from adjudge.findings import (
     Raised,
     Remedy,
     Rule,
+    RuleLosesDigits,
     Status,
     Task,
     Unrepeatable,
@@ -873,6 +875,7 @@ class _Case:
             else:
                 found.findings += self._findings_of(tally, provenance)
                 found.findings += self._coarse_agreement(tally)
+                found.findings += self._lost_digits(tally)
                 found.tallies.append(tally)
                 found.modes[tally.mode] = mode_verdict(tally, found.findings)
                 if table.pairs is not None and found.modes[tally.mode] is not Verdict.PASS:
@@ -931,6 +934,17 @@ class _Case:
         row = failure.row
         part = Y.slices[Y.owner[row]] if self.probes.full else slice(row, row + 1)
         return not rows[part].any()
+
+    def _lost_digits(self, tally: Tally) -> Iterator[Finding]:
+        """Notes that a derivative passes for its rounding alone, which a cast to a narrower dtype
+        inside of the rule makes as well.
+        """
+        X, seen = self.problem.X, tally.rounded > LOST_DIGITS
+        if not (seen and X.double) or tally.failed or tally.undecided or len(tally.mode) > 1:
+            return
+        rule = Rule.VJP if tally.mode == "R" else Rule.JVP
+        detail = RuleLosesDigits(rule, tally.rounded, X.leaves[0].info.dtype)
+        yield Finding(Status.INACCURATE, tally.mode, "", detail, note=True)
 
     def _coarse_agreement(self, tally: Tally) -> Iterator[Finding]:
         """Finds comparisons that agree, and too coarsely for that to mean anything."""

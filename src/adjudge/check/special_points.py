@@ -17,6 +17,7 @@ from adjudge.errors import InputError
 from adjudge.floats import Vector
 from adjudge.problem import (
     ABOVE_ZERO,
+    INTERVALS,
     Arguments,
     Bounds,
     Domain,
@@ -256,7 +257,7 @@ def special_points(
     for leaf, given in zip(space.leaves, givens, strict=True):
         if not contains(given.domain, given.values):
             raise InputError(
-                f"{leaf.name} lies outside of its domain, {given.domain!r}",
+                f"{leaf.name} lies outside of its domain, {_named(given.domain)}",
                 "give inputs within the domain, or by path: domain={'inputs[0]': ...}",
             )
     bounds = bounds_of(space.leaves, domains) if bounds is None else bounds
@@ -282,6 +283,12 @@ def special_points(
             seen.add(at.tobytes())
             points.append(_point(name, inputs, arguments, leaves))
     return SpecialPoints.of(points, bounds, left_out)
+
+
+def _named(domain: Domain) -> str:
+    """Returns a domain as the caller named it."""
+    names = (name for name, ends in INTERVALS.items() if ends == domain)
+    return repr(next(names, domain))
 
 
 def _givens(

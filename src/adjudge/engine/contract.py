@@ -760,7 +760,7 @@ def _device(array: Array) -> object:
 def _not_supported(name: str, what: str, reason: str, remedy: str) -> NotSupportedError:
     return NotSupportedError(
         f"{what} is not supported by backend '{name}'" + (f": {reason}" if reason else ""),
-        remedy or "switch that check off, or use an engine that offers it",
+        remedy or "leave that out of what is checked, or use an engine that offers it",
     )
 
 

@@ -278,7 +278,9 @@ def subjects(
         elif differentiates:
             yield Subject(module.__name__, key)
         elif key not in {forward for forward, _ in pairs.values()}:
-            yield LeftOut(key, f"{engine.name} has no derivatives, and none by hand is beside")
+            yield LeftOut(
+                key, f"{engine.name} has no derivatives, and none by hand is defined beside it"
+            )
         seen.setdefault(id(value), key)
 
 

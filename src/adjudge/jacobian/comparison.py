@@ -519,6 +519,13 @@ class Comparison:
         return ~self.agrees & ~self.undecided
 
     @property
+    def deviation(self) -> float:
+        """The largest relative deviation of an entry that agrees."""
+        agree = self.agrees & ~self.undecided & self.moved & (self.largest > 0)
+        largest = np.where(agree, self.largest, 1.0)
+        return float(np.max(self.difference / largest, initial=0.0, where=agree))
+
+    @property
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted at any entry."""
         if self.agrees_clearly:
@@ -622,6 +629,8 @@ class Tally:
     undecided: int = 0
     kinks: int = 0
     resolution: float = 0.0
+    rounded: float = 0.0
+    """The largest relative deviation that was accepted as the rounding of the automatic side."""
     nonzero: int = 0
     inputs: Power = field(default_factory=Power)
     """The entries of reverse mode whose part in a comparison was measured."""
@@ -769,9 +778,13 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
             min(slopes) - entry.allowed <= entry.automatic <= max(slopes) + entry.allowed
         ):
             meaning = Meaning.KINK_ELSEWHERE
+        elif entry.allowed > max(slopes) - min(slopes):
+            meaning = Meaning.WIDE_AT_KINK
         return Status.NONSMOOTH, meaning, remedy
     if np.isfinite(entry.reference) and not np.isfinite(entry.automatic):
         return Status.NONSMOOTH, Meaning.ENDLESS, Remedy.MOVE_OFF_TANGENT
+    if not np.isfinite(entry.reference) and entry.from_reference:
+        return Status.NONFINITE, Meaning.NO_REFERENCE, Remedy.MOVE_OFF_TANGENT
     if not np.isfinite(entry.reference):
         return Status.NONFINITE, Meaning.NOT_FINITE, Remedy.MOVE_INTO_DOMAIN
     if entry.rounding_level:

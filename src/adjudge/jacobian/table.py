@@ -68,6 +68,7 @@ from adjudge.jacobian.stages import (
     STAGES,
     TWO_EVALUATIONS,
     Again,
+    AutomaticRounding,
     Doubt,
     Examined,
     Trial,
@@ -1109,6 +1110,8 @@ class Table:
             name = entry_name(of, column_name(self.problem, found.tangent))
             count = int(np.count_nonzero(comparison.unseen))
             tally.count_saturated(count, name, float(comparison.automatic[k]))
+        if trial.decided_by == AutomaticRounding.name:
+            tally.rounded = max(tally.rounded, comparison.deviation)
         decision = decide(comparison, slopes)
         if pairs is not None and kind != "first":
             masks = decision.fails, decision.open

@@ -229,10 +229,13 @@ def read_domain(domain: Any, place: str = "", names: Sequence[str] = DOMAINS) ->
             free if end is None else float(end)
             for end, free in zip(domain, (-np.inf, np.inf), strict=True)
         )
-        sensible = low < high
     except (TypeError, ValueError):
-        sensible = False
-    if not sensible:
+        low = high = np.nan
+    if low >= high:
+        raise InputError(
+            f"domain={domain!r}{place}: low is not below high", "give (low, high) with low < high"
+        )
+    if not low < high:
         listed = ", ".join(f'"{name}"' for name in names)
         raise InputError(
             f"domain={domain!r}{place}",

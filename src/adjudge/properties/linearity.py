@@ -684,8 +684,11 @@ class Pullbacks:
         """
         checks, reverse = self.checks, self.reverse
         base, problem, u = checks.base, checks.problem, self.cotangent
+        written = partial(
+            checks.unchanged, reverse.x, problem.x, problem.X, problem.origin, Culprit.FUNCTION
+        )
         if not any(reverse.attached):
-            return np.zeros(problem.X.size), []
+            return np.zeros(problem.X.size), [*written()]
         handed = reverse.cotangent(base, u, zeros=True)
         likes = base.arrays[: len(base.Y.leaves)]
         # The cotangent counts as it is rounded to its dtype.
@@ -696,7 +699,7 @@ class Pullbacks:
             *(first_elsewhere(checks) if problem.modes_taken else ()),
             *metadata(checks, gradients),
             *checks.unchanged(handed, likes, base.Y, before, Culprit.VJP),
-            *checks.unchanged(reverse.x, problem.x, problem.X, problem.origin, Culprit.FUNCTION),
+            *written(),
         ]
         del handed, gradients, before  # each may be as large as x
         findings += self.rule.homogeneous(u, first)

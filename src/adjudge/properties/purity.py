@@ -282,11 +282,12 @@ class Identities:
         self.compared += now.size
         if equal_entries(now, before):
             return
+        letter = {Culprit.VJP: "R", Culprit.JVP: "F"}.get(by, "")
         for leaf, part in zip(space.leaves, space.slices, strict=True):
             if not equal_entries(now[part], before[part]):
                 yield Finding(
                     Status.MUTATES_INPUT,
-                    self.problem.modes_taken,
+                    letter + self.problem.modes_taken,
                     leaf.name,
                     WritesInto(by),
                     Remedy.WORK_ON_COPY,

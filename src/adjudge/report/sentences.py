@@ -218,6 +218,12 @@ SLIPS = {
 LOSES_DIGITS = "f loses digits on the way (cancellation, saturation), or is ill-conditioned"
 
 SENTENCES: dict[type[Detail], Sequence[str]] = {
+    findings.RuleLosesDigits: (
+        "the {rule} is off by up to {part:.0e} of itself, and changes as much where x moves by one "
+        "unit of rounding",
+        "it loses digits of {dtype} (a part in a narrower dtype, cancellation), or is "
+        "ill-conditioned; that is no error of its formula",
+    ),
     findings.CoarseAgreement: (
         "all {compared} comparisons agree, but only to {resolution:.0%} of the derivative",
         "differences in so narrow a dtype would accept a missing term as well",
@@ -585,20 +591,23 @@ _MEANINGS = {
     "every input is kept alive: is it cached by id?",
     Meaning.KINK: "the function has a kink here; the automatic value lies between the one-sided "
     "slopes",
+    Meaning.WIDE_AT_KINK: "the function has a kink here, and the error bar is wider than the gap "
+    "between its slopes, so that it does not show whether the automatic value lies between them",
     Meaning.NAN_AT_KINK: "the function has a kink here, and the automatic value is not a number",
     Meaning.KINK_ELSEWHERE: "x lies on a kink that does not show along this tangent, or not all of "
     "it (a tie of several entries, or a kink of other outputs), and the automatic value is no "
     "slope here",
     Meaning.JUMP: "the function jumps at x: no value is its derivative there",
     Meaning.SWITCH: "x lies at a jump, a tie or the edge of a branch: nothing is proved there",
-    Meaning.ENDLESS: "the automatic value is not finite, and differences do not converge: the "
-    "function may have a vertical tangent at x, where no number is its derivative",
+    Meaning.ENDLESS: "the automatic value is not finite: the function may have a vertical tangent "
+    "at x, where no number is its derivative",
     Meaning.WIDE: "differences cannot decide: the error bar is too wide",
     Meaning.WIDE_REFERENCE: "the reference cannot decide: its error bar, or the rounding of the "
     "automatic derivative, is too wide",
     Meaning.OWN_ROUNDING: "the interval is narrow, and the automatic value is off by no more than "
     "rounding makes of a rule that is written with values of f",
     Meaning.NOT_FINITE: "the function is not finite near x",
+    Meaning.NO_REFERENCE: "the reference has no number for the derivative at x",
 }
 
 

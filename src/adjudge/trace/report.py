@@ -310,7 +310,7 @@ class BlameReport:
                 where = "" if judged.fault.rule else self._where(judged)
                 lines.append(f"also at fault: {judged.name}{where}, {judged.called}")
             told.add(which)
-            if judged.fault.rule:
+            if judged.fault.rule and self._where(judged):
                 lines.append(f"  first called{self._where(judged)}")
             found = judged.report.ranked
             failing = [one for one in found if self.whole.modes.get(one.mode) is Verdict.FAIL]
