@@ -7,6 +7,7 @@ several draws of them, and with each draw every evaluation begins in one random 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import random
 import threading
@@ -298,6 +299,8 @@ def _of_all_draws(
     flat = [] if passed is None else flat_inputs(problem, passed[0])
     kept, state, counts_for_all = passed, counts.before_evaluation, bool(passed) and not flat
     for draw in range(DRAWS):
+        if counts_for_all and not counts.allows(1):
+            break
         now = seen.again() if draw else seen
         counts.before_evaluation = now.put_back
         value = _beside(problem)
@@ -311,14 +314,15 @@ def _of_all_draws(
             if kept is None:
                 raise
             continue
-        if worst([one.verdict for one in found[0]]) is not Verdict.PASS:
-            if not counts_for_all or any(one.verdict is Verdict.FAIL for one in found[0]):
-                return found
-        elif not counts_for_all:
+        verdict = worst([one.verdict for one in found[0]])
+        if verdict is Verdict.FAIL or (verdict is not Verdict.PASS and not counts_for_all):
+            return found
+        if verdict is Verdict.PASS and not counts_for_all:
             flat = flat_inputs(problem, found[0])
             counts_for_all = not flat and _is_settled(found[0], replayed=True)
             kept, state = found, counts.before_evaluation
-        judged |= {value} - {b""} if counts_for_all else set()
+        if counts_for_all and value:
+            judged.add(value)
     assert kept is not None  # the first draw is judged where nothing passed before
     counts.before_evaluation = state
     return kept
@@ -387,8 +391,8 @@ def _moves_with(problem: Problem, leaves: Sequence[int]) -> bool:
 
 
 def _beside(problem: Problem) -> bytes:
-    """Returns the value of f beside x, or at x where it raises beside it, with the random numbers
-    that are put back before each evaluation; nothing where it raises at x as well.
+    """Returns a hash of the value of f beside x, or at x where it raises beside it, with the random
+    numbers that are put back before each evaluation; nothing where it raises at x as well.
 
     It costs an evaluation. Without it the numbers that leave f as it was, since it does not use
     them or takes the same branch, would be judged again with each of `DRAWS` draws. At x itself two
@@ -396,7 +400,8 @@ def _beside(problem: Problem) -> bytes:
     """
 
     def value(x: Vector) -> bytes:
-        return base_of(problem, problem.evaluate(problem.point(x))).values.tobytes()
+        values = base_of(problem, problem.evaluate(problem.point(x))).values
+        return hashlib.blake2b(values.tobytes()).digest()  # outputs may be large
 
     problem.counts.purpose = Purpose.NEAR_X
     found = attempt(partial(value, _moved(problem, range(len(problem.X.leaves)))))
