@@ -455,6 +455,17 @@ derivation."""
 NARROW_KINK_EXPONENTS = (3, 5, 7, 9)
 """Steps of 2^-12 and less leave a slope few digits in single precision. These exponents stand in
 for `KINK_EXPONENTS` there. The values are ours and have no derivation."""
+ENDLESS_EXPONENTS = (8, 16, 24)
+"""Slopes to one side of x over steps of these binary exponents, relative to the scale of x, say
+whether f has a vertical tangent there. With two of them a step of a staircase would look like one.
+The values are ours."""
+ENDLESS_GROWTH = 1.5
+"""At a vertical tangent the slope grows by this factor at least from one of these steps to the next
+one: by 16 for `sqrt` at 0, and by 1.7 for `x**0.9`. That of a smooth function stays. The value is
+ours."""
+ENDLESS_ENTRIES = 32
+"""So many entries of x with a gradient that is not finite are asked for a vertical tangent, at six
+evaluations each. If all of them have one, the others count as well. The value is ours."""
 KINK_ORDER = 1 / 4
 """The gap between the slopes of a smooth function to both sides of x shrinks like a step h, and
 that of a kink does not shrink. A gap that shrinks by less than this power of h is one of a kink.

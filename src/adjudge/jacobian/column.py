@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -14,7 +15,11 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     CANCELLATION_UNITS,
+    ENDLESS_ENTRIES,
+    ENDLESS_EXPONENTS,
+    ENDLESS_GROWTH,
     ENTRY_FLOOR,
+    LASTING_UNITS,
     SHARED_SIGNIFICANT,
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
@@ -34,7 +39,17 @@ from adjudge.estimate import (
 from adjudge.findings import Enclosure, Scheme
 from adjudge.floats import Vector, norm
 from adjudge.jacobian.comparison import Comparison, Scales, Tolerance
-from adjudge.problem import Base, Probes, Problem, Reverse, Space, Tangent, largest
+from adjudge.problem import (
+    Base,
+    Probes,
+    Problem,
+    Purpose,
+    Reverse,
+    Space,
+    Tangent,
+    evaluate,
+    largest,
+)
 
 MOST_KEPT = 2**16
 """Reverse mode at a point keeps what f computed there. It is kept for inputs of up to this many
@@ -98,6 +113,8 @@ class Columns:
     """The tangents along which an exact replay said as differences do that something is wrong."""
     moved: dict[int, Reverse] = field(default_factory=dict)
     """Reverse mode of the functions that are moved by rounding, by the identity of these."""
+    endless: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """The outputs whose slopes along a coordinate of x grow without end, where that was asked."""
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -113,6 +130,7 @@ class Columns:
     def share(self, other: Columns) -> None:
         """Takes over what was found out about f with other outputs or entries of the same table."""
         self.contradicted, self.moved = other.contradicted, other.moved
+        self.endless = other.endless
         if self.base.chosen is None:
             self.replay = other.replay
 
@@ -279,6 +297,9 @@ class Columns:
         reference, bar = self._known(found, automatic, reference, bar)
         if value.size >= SUMMED_OUTPUTS and found.ladders and not probes.full:
             reference, bar = self._with_sums(found, automatic, reference, bar)
+        lost = ~np.isfinite(automatic) & np.isfinite(bar)
+        if np.any(lost):
+            automatic, bar, size = self._without_endless(found, block, lost, automatic, bar, size)
         return Comparison(
             automatic,
             reference,
@@ -291,6 +312,73 @@ class Columns:
             significant_part=_significant_part(len(found.tangent.leaves)),
             from_reference=found.from_reference,
         )
+
+    def _without_endless(
+        self,
+        found: Column,
+        block: ColumnBlock,
+        lost: NDArray[np.bool_],
+        automatic: Vector,
+        bar: Vector,
+        size: Vector,
+    ) -> tuple[Vector, Vector, Vector]:
+        """Returns the rows that are `lost` to NaN or infinity without the entries of x at which f
+        has a vertical tangent, their error bars, and their sizes. The error bar is infinite where
+        the outputs that have it belong to the row, and where there is no other entry.
+
+        `sqrt` has an infinite derivative at 0, and zero times infinity is NaN in the gradients of
+        all outputs that do not depend on this entry. Without this they fail.
+        """
+        if (j := found.tangent.coordinate) is not None:
+            here = bool(self._endless(np.array([j]))[0].any())
+            return automatic, np.where(lost & here, np.inf, bar), size
+        kept, its = block.of_leaf(found.tangent.part(self.problem.X))
+        v, its = found.vector[kept], its[: lost.size]
+        entries = np.flatnonzero(np.any(~np.isfinite(its[lost]), axis=0) & (v != 0))
+        outputs = self._endless(entries + (kept.start or 0))
+        left_in = np.ones(v.size, bool)
+        left_in[entries] = ~np.any(outputs, axis=1)
+        terms = np.where(left_in & (v != 0), its, 0.0) * v
+        own = lost & self.touching("rows", np.any(outputs, axis=0))[: lost.size]
+        size = size.copy()
+        size[: lost.size] = np.where(lost & ~own, norm(terms), size[: lost.size])
+        rest = np.where(lost & ~own, np.sum(terms, axis=1), automatic)
+        return rest, np.where(own, np.inf, bar), size
+
+    def _endless(self, entries: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Marks the outputs whose slopes along these coordinates of x grow without end, as at a
+        vertical tangent or a jump, a row for each. Where there are many coordinates, those after
+        the first ones are taken to go as these do, if all of them have such outputs. Costs up to
+        six evaluations for each of the first ones.
+        """
+        first = entries[:ENDLESS_ENTRIES].tolist()
+        for j in first:
+            if j not in self.endless:
+                self.endless[j] = self._endless_along(j)
+        known = np.array([self.endless[j] for j in first])
+        rest = np.any(known, axis=0) & np.all(np.any(known, axis=1))
+        return np.array([self.endless.get(j, rest) for j in entries.tolist()])
+
+    def _endless_along(self, j: int) -> NDArray[np.bool_]:
+        problem, base = self.problem, self.base
+        unit = base.coarsest_eps * base.magnitude(base.values)
+        found = np.zeros(base.Y.size, bool)
+        for side in (1.0, -1.0):
+            slopes = []
+            for exponent in ENDLESS_EXPONENTS:
+                x = problem.origin.copy()
+                x[j] += side * problem.length_scales[j] * 2.0**-exponent
+                x = problem.clipped(x)
+                value = attempt(partial(evaluate, problem, base, x, Purpose.NEAR_X))
+                if value is None or x[j] == problem.origin[j]:
+                    break
+                off = np.abs(value - base.values)
+                off = np.where(off > LASTING_UNITS * unit, off, 0.0)[: found.size]
+                slopes.append(off / abs(x[j] - problem.origin[j]))
+            if len(slopes) == len(ENDLESS_EXPONENTS):
+                grows = [two >= ENDLESS_GROWTH * one for one, two in pairwise(slopes)]
+                found |= np.all(grows, axis=0) & (slopes[0] > 0)
+        return found
 
     def _with_sums(
         self, found: Column, automatic: Vector, reference: Vector, bar: Vector

@@ -245,7 +245,9 @@ class Comparison:
         close = self.difference <= self.significance_bound
         fine = SHARP_TOLERANCES * t.relative if self.projected else t.resolution
         sharp = self.error <= min(fine, t.resolution) * self.largest
-        detectable = close & sharp & self.moved & (self.automatic != 0)
+        # Every bar is fine beside an infinity.
+        known = np.isfinite(self.automatic)
+        detectable = close & sharp & self.moved & (self.automatic != 0) & known
         if detectable.all():
             return True
         still = ~self.moved & (self.automatic == 0) & (self.reference == 0)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.findings import Meaning, NotFinite
@@ -160,3 +161,66 @@ def test_a_function_that_raises_far_from_x_is_judged_near_it(factor, verdict):
     report = examine(rule, np.ones(3), seed=0)
 
     assert report.verdict is verdict
+
+
+ROOTS = {
+    "sqrt": (np.sqrt, lambda x: 0.5 / np.sqrt(x)),
+    "cbrt": (np.cbrt, lambda x: 1 / (3 * np.cbrt(x) ** 2)),
+    "arccos": (lambda x: np.arccos(1 - x / 8), lambda x: 0.125 / np.sqrt(1 - (1 - x / 8) ** 2)),
+}
+
+
+def root(name, factor=1.0, entry=4, *, guarded=False):
+    """A root, whose rule may have zero for zero times infinity."""
+    f, derivative = ROOTS[name]
+
+    def vjp(x, w):
+        with np.errstate(all="ignore"):
+            g = w * derivative(x)
+        if guarded:
+            g[w == 0] = 0
+        g[entry] *= factor
+        return g
+
+    return ByHand(f, vjp=vjp)
+
+
+@over_seeds(10, always=3)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("zeros", [1, 3])
+@pytest.mark.parametrize("name", ROOTS)
+def test_an_infinite_derivative_at_a_vertical_tangent_is_left_open_and_the_rest_is_judged(
+    name, zeros, guarded, mode, seeds
+):
+    """Zero times infinity is NaN in the gradients of the outputs without it."""
+    for seed in seeds:
+        x = np.random.default_rng(seed).uniform(0.5, 4, 7)
+        x[:zeros] = 0
+
+        right = examine(root(name, guarded=guarded), x, seed=seed, mode=mode)
+        assert right.verdict is Verdict.INCONCLUSIVE, str(right)
+        assert {Status.NONSMOOTH, Status.NONFINITE} & {one.status for one in right.findings}
+        for factor in (0.0, -1.0, 1.01):
+            rule = root(name, factor, guarded=guarded)
+            wrong = examine(rule, x, seed=seed, mode=mode, blame=False)
+            assert wrong.verdict is Verdict.FAIL, (seed, factor, str(wrong))
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["auto", "full", "projected"])
+@pytest.mark.parametrize("rule", ["vjp", "jvp"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_a_derivative_that_is_not_finite_where_f_is_smooth_fails(value, rule, mode, seeds):
+    """Beside an infinity every error bar is fine, and every difference is small."""
+
+    def derivative(x, w):
+        there = np.where(w == 0, 0.0, np.where(w > 0, value, -value))
+        return np.where(x == 0, there, w * np.cos(x))
+
+    for seed in seeds:
+        for x in (np.array([0.0, 1.0, 2.0]), np.array([0.0])):
+            f = ByHand(np.sin, **{rule: derivative})
+            report = examine(f, x, seed=seed, mode=mode, blame=False)
+            assert report.verdict is Verdict.FAIL, (seed, str(report))
