@@ -369,7 +369,7 @@ def test_none_among_grad_outputs_is_a_zero_cotangent(gradgradcheck, watched, x):
     ("grad_outputs", "words"),
     [
         (lambda x: torch.ones(4, dtype=torch.float64), r"shape \(4,\), out has \(3,\)"),
-        (lambda x: (x, x), "2 entries for 1 differentiable outputs"),
+        (lambda x: (x, x), "2 entries for 1 differentiable output"),
         (lambda x: [1.0], r"grad_outputs\[0\] is a float"),
     ],
 )

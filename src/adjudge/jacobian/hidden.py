@@ -50,8 +50,9 @@ def hidden_outputs(trial: Trial) -> NDArray[np.bool_] | None:
         automatic = comparison.automatic[which] if by_output else None
         small[which] = ~_residues(columns, found, which, automatic)
         # The bar of a small output is that of a usual one of its leaf: its value, and not chance.
-        own = np.abs(base.values[: sizes.size])
-        quiet = (own > 0) & (own < HIDDEN_PART * base.magnitude(base.values)[: sizes.size])
+        # What is rounding of a larger one has rounding for a derivative.
+        own, whole = np.abs(base.values[: sizes.size]), base.magnitude(base.values)[: sizes.size]
+        quiet = (own > ONSET_UNITS * base.coarsest_eps * whole) & (own < HIDDEN_PART * whole)
         for part in base.Y.slices:
             by_chance = sizes[part] > _beyond_chance(sizes[part], small[part])
             if np.count_nonzero(quiet[part]) > CHANCE_PART * sizes[part].size:

@@ -326,8 +326,8 @@ def leaves_steadily(
     to `STEADY_STEPS` steps. Ours.
     """
     found = np.zeros(still.size, bool)
-    lengths = np.unique(steps[still])
-    for length in lengths[:: -(-lengths.size // STEADY_STEPS)]:
+    lengths = np.unique(steps[still & (steps > 0)])
+    for length in lengths[:: max(1, -(-lengths.size // STEADY_STEPS))]:
         here = still & (steps >= length) & ~found
         if np.any(here):
             found |= here & _leaves_steadily(problem, base, tangent, here, length / tangent.length)

@@ -523,7 +523,7 @@ class Standstill(Stage):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
         if may_round_inside(problem, base, found, flat, reach, seen.jumps) and np.any(
-            flat & ~leaves_steadily(problem, base, found.tangent, flat, steps)
+            flat & ~leaves_steadily(problem, base, found.tangent, flat, _still_from_x(trial))
         ):
             # Else steps that are short beside the rounding agree on a derivative of zero.
             dtype = dtype_inside(problem, base) if trial.may_narrow else None
@@ -596,25 +596,45 @@ def _in_doubt_without_ladder(trial: Trial) -> bool:
 
 
 def _still_steps(trial: Trial) -> Vector:
-    """Returns the longest step that leaves an output as it is to the last bit on both sides, and so
-    does each shorter one, by output; 0 for those that all steps move, and for those that no step of
-    a ladder has moved unless they fail: a longer step may move them.
-
-    Of `relu(sin x)` a longer step may end on the dead side of another wave.
+    """Returns the longest step that leaves an output as it is to the last bit on both sides, by
+    output; 0 for those that all steps move, and for those that no step of a ladder has moved unless
+    they fail: a longer step may move them.
     """
-    base, found = trial.columns.base, trial.column
-    count = base.Y.size
-    longest, here = np.zeros(count), base.values[:count]
-    samples = found.ladders[0] if found.ladders else (found.sample,)
-    taken = [sample for sample in samples if sample is not None and not sample.one_sided]
-    moved = np.zeros(count, bool)
-    for sample in sorted(taken, key=lambda sample: abs(sample.step)):
-        moved |= (sample.plus[:count] != here) | (sample.minus[:count] != here)
-        longest = np.where(moved, longest, abs(sample.step))
+    found, longest = trial.column, np.zeros(trial.columns.base.Y.size)
+    moved = np.zeros(longest.size, bool)
+    for step, still in _still_by_step(trial):
+        longest = np.where(still, step, longest)
+        moved |= ~still
     if not found.ladders:
         return longest
-    failing = _outputs_where(trial.columns, trial.compared, lambda c: c.fails)[:count]
+    failing = _outputs_where(trial.columns, trial.compared, lambda c: c.fails)[: longest.size]
     return np.where(moved | failing, longest, 0.0)
+
+
+def _still_from_x(trial: Trial) -> Vector:
+    """Returns the longest step that leaves an output as it is, and so does each shorter one, by
+    output; 0 for those that the shortest step moves. Of `relu(sin x)` a longer step may end on the
+    dead side of another wave.
+    """
+    longest = np.zeros(trial.columns.base.Y.size)
+    moved = np.zeros(longest.size, bool)
+    for step, still in _still_by_step(trial):
+        moved |= ~still
+        longest = np.where(moved, longest, step)
+    return longest
+
+
+def _still_by_step(trial: Trial) -> Iterator[tuple[float, NDArray[np.bool_]]]:
+    """Yields the steps to both sides of x so far, the shortest first, with the outputs that each
+    leaves as they are to the last bit.
+    """
+    base, found = trial.columns.base, trial.column
+    here = base.values[: base.Y.size]
+    samples = found.ladders[0] if found.ladders else (found.sample,)
+    taken = [sample for sample in samples if sample is not None and not sample.one_sided]
+    for sample in sorted(taken, key=lambda sample: abs(sample.step)):
+        plus, minus = sample.plus[: here.size], sample.minus[: here.size]
+        yield abs(float(sample.step)), (plus == here) & (minus == here)
 
 
 def _claims_rounding(trial: Trial) -> NDArray[np.bool_]:

@@ -235,7 +235,10 @@ def test_a_type_error_within_the_function_asks_for_nothing():
 def test_an_input_in_the_place_of_the_backends_asks_for_a_tuple():
     error = refused(InputError, lambda: crosscheck(RULE, X, X))
 
-    assert "backends= has a float64, which is no engine and no name of one" == error.found
+    assert (
+        "backends= has float64 of shape (), float64, which is no engine and no name of one"
+        == error.found
+    )
     assert "a tuple" in error.remedy
 
 

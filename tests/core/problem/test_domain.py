@@ -83,7 +83,7 @@ def test_bounds_are_arrays_or_belong_to_a_path():
         ((0.5, 2.0), "x lies outside"),
         ((1.0, 1.0), "low is not below high"),
         ((2.0, 0.0), "low is not below high"),
-        ((0.0, np.nan), "low is not below high"),
+        ((0.0, np.nan), "one of them is NaN"),
         ((0.0,), "give (low, high)"),
         ((np.zeros(3), 1.0), "give (low, high)"),
         ({"inputs[7]": (0, 1)}, "no checked input"),
