@@ -131,6 +131,14 @@ class Slopes:
     the sum of two tangents is not the sum of theirs.
     """
 
+    def without(self, outputs: NDArray[np.bool_]) -> Slopes:
+        """Returns the slopes with zeros at these outputs, which are not compared. What lies between
+        two of their roundings is no jump of the others.
+        """
+        mean, half_gap = (np.where(outputs, 0.0, one) for one in (self.mean, self.half_gap))
+        defect = None if self.defect is None else np.where(outputs, 0.0, self.defect)
+        return Slopes(mean, half_gap, defect)
+
     @property
     def bent(self) -> NDArray[np.bool_]:
         """The outputs that are not differentiable at x: they have a kink or a jump, or slopes that

@@ -202,6 +202,8 @@ class Columns:
             assert self.problem.cotangent is not None
             return slopes.part(slice(count, None)).projected(self.problem.cotangent)
         slopes = slopes.part(slice(0, count))
+        if (out := self.base.uncompared) is not None:
+            slopes = slopes.without(out[:count])
         if kind == "rows" and not probes.full:
             return slopes.projected(probes.cotangent, self.base.Y.slices)
         return slopes

@@ -1233,15 +1233,26 @@ class Table:
         self.adjoint_test.compare(trial, tally, column_name(self.problem, trial.column.tangent))
 
 
-def _far_below(trial: Trial) -> NDArray[np.bool_]:
+def _far_below(trial: Trial) -> NDArray[np.bool_] | None:
     """Marks the entries of a column that move and have a far smaller part in it than its largest
-    one.
+    one; `None` where the rounding of f hides them at the longest step as well.
     """
     part = trial.column.tangent.part(trial.columns.probes.X)
     v = trial.column.vector[part]
     terms = np.abs(trial.block.of_leaf(part)[1] * v)
     largest = np.max(terms, axis=1, initial=0.0, keepdims=True)
-    return np.asarray((v != 0) & np.all(terms < FAR_BELOW * largest, axis=0))
+    below = (v != 0) & np.all(terms < FAR_BELOW * largest, axis=0)
+    hidden, least = norm(np.where(below, terms, 0.0)), _least_shown(trial.columns)
+    # How large the right derivative of a zero is, its terms do not say.
+    shows = not np.any(hidden) or np.any(ERRORS[0] * hidden[: least.size] > least)
+    return below if shows else None
+
+
+def _least_shown(columns: Columns) -> Vector:
+    """Returns what the rounding of f hides in each row, even over the longest step."""
+    base = columns.base
+    rounding = columns.tolerance.eps * base.magnitude(base.values)[: base.Y.size] + base.noise
+    return columns.probes.contract_error(rounding) / LONGEST_STEP
 
 
 def undetectable(
@@ -1289,9 +1300,7 @@ def undetectable(
         return None if again or not np.any(too_small) else too_small
     # By itself it shows no better where the rounding of f hides it at the longest step as well.
     hidden = np.sqrt(hidden[: len(comparison.error)])
-    base = columns.base
-    rounding = columns.tolerance.eps * base.magnitude(base.values)[: base.Y.size] + base.noise
-    least = columns.probes.contract_error(rounding) / LONGEST_STEP
+    least = _least_shown(columns)
     bound, error = comparison.significance_bound, comparison.error
     shows = (bound > 2 * error) & (hidden > error)
     shows |= ERRORS[0] * hidden > least

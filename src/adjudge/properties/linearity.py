@@ -1218,6 +1218,46 @@ class Pushforwards:
                 yield from found
                 return
 
+    def small(self) -> Iterator[Finding]:
+        """Compares the image of a small multiple of the tangent with that of the tangent itself.
+
+        Without this a rule that cuts its tangent off below some magnitude passes, as one did that
+        cuts off its cotangent.
+        """
+        checks, rule = self.checks, self.rule
+        v, one = checks.images[rule.mode]
+        if not rule.may_be_small(one):
+            return
+        small = rule.apply(-SMALL_PROBES * v) / -SMALL_PROBES
+        checks.compared += one.size
+        if equal_entries(small, one):
+            return
+        differ = partial(NotHomogeneous, rule=rule.rule, factor=SMALL_PROBES)
+        found = rule.unlike_multiple((small, one), differ, Remedy.MULTIPLY_BY_PROBE)
+        # small numbers underflow in float16
+        if found and not checks.short_of_range:
+            yield from found
+
+    def entry_and_rest(self) -> Iterator[Finding]:
+        """Compares `J v` with the sum of the images of one entry of each leaf, and of all others.
+
+        In full mode differences are made of single entries, and in life all of them move: a rule
+        that is right for each by itself, and off by a factor where several move, passed. Along
+        random tangents all entries move, and `jacfwd` asks for single ones.
+        """
+        rule, (v, one) = self.rule, self.checks.images[self.rule.mode]
+        random, part = generator(self.checks.probes.seed, Stream.ENTRY_OF_TANGENT), np.zeros_like(v)
+        for leaf in self.checks.problem.X.slices:
+            if leaf.stop > leaf.start:
+                k = int(random.integers(leaf.start, leaf.stop))
+                part[k] = v[k]
+        if np.array_equal(part, v):
+            return
+        term, rest = rule.apply(part), rule.apply(v - part)
+        found = list(rule.sums((one, term + rest), np.abs(term) + np.abs(rest)))
+        if found and rule.persists(part, v, v - part):
+            yield from found
+
     def _undefined(self, leaves: Sequence[int], part: Vector, zeros: Vector) -> Iterator[Finding]:
         """Compares the image of a tangent of these leaves beside undefined ones with that beside
         zeros.

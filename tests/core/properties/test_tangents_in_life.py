@@ -1,0 +1,104 @@
+"""Tangents as they come in life: small ones, and ones that move several entries."""
+
+import numpy as np
+import pytest
+from scenarios import over_seeds
+
+from adjudge import ByHand, Status, Verdict, examine
+
+X = np.linspace(0.3, 1.4, 5)
+
+
+def right(x, v):
+    return v * np.cos(x)
+
+
+def several(x, v):
+    """Is a hundredth off where several entries move."""
+    return right(x, v) * (1.01 if np.count_nonzero(v) > 1 else 1.0)
+
+
+def single(x, v):
+    """Is a hundredth off where one entry alone moves."""
+    return right(x, v) * (1.01 if np.count_nonzero(v) == 1 else 1.0)
+
+
+def cut_off(below):
+    def jvp(x, v):
+        found = right(x, v)
+        return np.where(np.abs(found) < below, 0.0, found)
+
+    return jvp
+
+
+WRONG = {
+    "several": several,
+    "single": single,
+    "below 1e-6": cut_off(1e-6),
+    "below 1e-2": cut_off(1e-2),
+}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["auto", "full", "projected"])
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize("name", WRONG)
+def test_a_jvp_that_is_wrong_for_other_tangents_than_are_compared_fails(name, size, mode, seeds):
+    x = X[:size]
+    for seed in seeds:
+        for beside in ({}, {"vjp": right}):
+            rule = ByHand(np.sin, jvp=WRONG[name], **beside)
+            report = examine(rule, x, seed=seed, mode=mode, blame=False)
+
+            assert report.verdict is Verdict.FAIL, (seed, beside)
+            assert {one.status for one in report.findings} & {Status.NONLINEAR, Status.MISMATCH}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["auto", "full", "projected"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_right_jvp_passes(dtype, mode, seeds):
+    for seed in seeds:
+        for size in (1, 2, 5):
+            rule = ByHand(np.sin, vjp=right, jvp=right)
+            report = examine(rule, X[:size].astype(dtype), seed=seed, mode=mode)
+
+            assert report.verdict is Verdict.PASS, str(report)
+            assert not report.findings
+
+
+@over_seeds(10)
+def test_what_is_not_compared_at_an_entry_is_no_jump_there(seeds):
+    """The derivative of an entry whose slope is rounding is zero, and its steps are jumps."""
+    draw = np.random.default_rng(21)
+    first, second = (draw.normal(size=(5, n)).astype(np.float32) for n in (4, 3))
+    third = (1e-6 * draw.normal(size=(4, 5))).astype(np.float32)
+
+    def inner(x, y):
+        return first @ x + second @ y
+
+    def slope(u):
+        return (-2 * u / (1 + u * u) ** 2).astype(np.float32)
+
+    def vjp(x, y, w):
+        back = slope(inner(x, y)) * (third.T @ w)
+        return first.T @ back, second.T @ back
+
+    def double_vjp(x, y, w, u):
+        at = inner(x, y)
+        moved = first @ u[0] + second @ u[1]
+        bend = ((6 * at * at - 2) / (1 + at * at) ** 3).astype(np.float32)
+        back = bend * (third.T @ w) * moved
+        return first.T @ back, second.T @ back, third @ (slope(at) * moved)
+
+    rule = ByHand(
+        lambda x, y: third @ (1 / (1 + inner(x, y) ** 2)).astype(np.float32),
+        vjp=vjp,
+        double_vjp=double_vjp,
+    )
+    for seed in seeds:
+        x, y = (np.random.default_rng(seed).normal(size=n).astype(np.float32) for n in (4, 3))
+        report = examine(rule, (x, y), seed=seed, modes=["RR"], thorough=True, mode="full")
+
+        assert report.verdict is not Verdict.FAIL
+        assert "jumps" not in str(report)
