@@ -624,9 +624,10 @@ class _Case:
         if undefined or budget.allows(work):
             found = pushforwards.leaf_by_leaf(undefined=undefined)
             findings += [one for one in found if not (told and one.status is Status.NONLINEAR)]
-        if not self._told_nonlinear("F") and budget.allows(1):
-            findings += pushforwards.small()
+        # A jvp by hand evaluates f as well.
         if not self._told_nonlinear("F") and budget.allows(2):
+            findings += pushforwards.small()
+        if not self._told_nonlinear("F") and budget.allows(4):
             findings += pushforwards.entry_and_rest()
         if settings.thorough and budget.allows(8):
             self.found.beyond.add(Beyond.LINEARITY)

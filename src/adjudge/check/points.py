@@ -207,8 +207,10 @@ def _silent(report: Report) -> tuple[Silence, ...]:
     statuses = {finding.status for finding in doubts}
     if Status.NONSMOOTH in statuses and statuses <= {Status.NONSMOOTH, Status.NONFINITE}:
         details = [f.detail for f in doubts if isinstance(f.detail, Disagreement)]
-        jump = any(detail.meaning is Meaning.JUMP for detail in details)
-        return (Silence(Reason.JUMP if jump else Reason.KINK),)
+        meanings = {detail.meaning for detail in details}
+        if Meaning.ENDLESS in meanings:
+            return (Silence(Reason.VERTICAL_TANGENT),)
+        return (Silence(Reason.JUMP if Meaning.JUMP in meanings else Reason.KINK),)
     return ()
 
 

@@ -20,7 +20,7 @@ from adjudge.report import Report
 LARGEST = 10_000
 """The most numbers of x with which a trial is made: a check of large arrays that fails would hold
 more of them, and take longer. No verdict depends on it."""
-TRIED = (8, 24)
+TRIED = (11, 27)
 """A trial ends after so many evaluations, of first and of second order. One that passes takes
 fewer, and another one would take as many as the check that failed. No verdict depends on them."""
 SWAPPED = (Slip.VJP_SWAPPED, Slip.JVP_SWAPPED, Slip.HESSP_SWAPPED)

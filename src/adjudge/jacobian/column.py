@@ -337,6 +337,8 @@ class Columns:
         kept, its = block.of_leaf(found.tangent.part(self.problem.X))
         v, its = found.vector[kept], its[: lost.size]
         entries = np.flatnonzero(np.any(~np.isfinite(its[lost]), axis=0) & (v != 0))
+        if not entries.size:  # a sum that overflows
+            return automatic, bar, size
         outputs = self._endless(entries + (kept.start or 0))
         left_in = np.ones(v.size, bool)
         left_in[entries] = ~np.any(outputs, axis=1)

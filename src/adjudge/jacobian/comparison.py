@@ -780,7 +780,9 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
             min(slopes) - entry.allowed <= entry.automatic <= max(slopes) + entry.allowed
         ):
             meaning = Meaning.KINK_ELSEWHERE
-        elif entry.allowed > max(slopes) - min(slopes):
+        elif entry.allowed > max(slopes) - min(slopes) and not (
+            min(slopes) <= entry.automatic <= max(slopes)
+        ):
             meaning = Meaning.WIDE_AT_KINK
         return Status.NONSMOOTH, meaning, remedy
     if np.isfinite(entry.reference) and not np.isfinite(entry.automatic):

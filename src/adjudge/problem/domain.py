@@ -233,7 +233,8 @@ def read_domain(domain: Any, place: str = "", names: Sequence[str] = DOMAINS) ->
         low = high = np.nan
     if low >= high:
         raise InputError(
-            f"domain={domain!r}{place}: low is not below high", "give (low, high) with low < high"
+            f"domain={domain!r}{place}: low is not below high",
+            "give a pair of numbers (low, high) with low < high",
         )
     if not low < high:
         listed = ", ".join(f'"{name}"' for name in names)

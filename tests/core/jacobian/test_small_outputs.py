@@ -155,6 +155,7 @@ def test_small_outputs_that_are_right_pass_and_would_have_shown(
             assert report.power[1e-2] == 1.0
         # the inputs that softmax hardly reads take a ladder by themselves
         evaluations = 6 if mode == "projected" and function.name != "softmax" else 40
+        evaluations += 3 * ("F" in modes)  # each jvp by hand is one
         assert report.counts["evaluations"] <= evaluations + 14 * (dtype is np.float32), seed
 
 
