@@ -716,24 +716,24 @@ NARROW_STAIR = 2.0**-16
 cancel, and count as stairs if they go to one side. Without that the right derivative of
 `1 / sin(x) - 1 / x` at 1e-4 fails at most seeds, and zero passes at some. It saves the time that
 this takes where stairs are wider. The value is ours."""
-STEADY = 6
+CLAMP_ROW = 6
 """What stands still about x leaves its value without a jump where it is farther off at each of so
 many points in a row. Without such points the dead side of `relu(sin x)` at 1e4, which is narrow
 beside x, is taken for the rounding of larger numbers, and the right derivative fails at nine seeds
 of ten. The stairs of a cancelling sum are as wide as the part in which it stands still, so that no
 six points in a row lie on six of them. The value is ours."""
-STEADY_RATIO = 2.0 ** (1 / 16)
+CLAMP_RATIO = 2.0 ** (1 / 8)
 """These points lie by this factor apart. A clamp ends somewhere between two of them, and with a
 larger factor a wave behind it is past its top at the sixth. The value is ours."""
-STEADY_PART = 0.25
+CLAMP_PART = 0.25
 """At the first of these points a steady value has gone at most this part of the way to the last
 one: one of five intervals, and a half for a wave. At the edge of a stair it is the whole. The value
 is ours."""
-STEADY_POINTS = 64
+CLAMP_POINTS = 32
 """So many points to each side of x, four octaves, are looked at for the end of a clamp. The steps
 of a ladder are four times as long as one another, so with half as many an end that lies just before
 the next step is followed by too few points. The value is ours."""
-STEADY_STEPS = 4
+CLAMP_STEPS = 4
 """Clamps are as wide as so many different steps of a ladder, at most. With one of them, an entry
 close to its kink hides the widths of the others. The value is ours and bounds the cost."""
 STAIRS_SEEN = 24
@@ -1020,7 +1020,7 @@ no derivation."""
 
 # ---- A narrow dtype against double precision
 
-EXPLAINED_PART = 1 / 2
+EXPLAINED_PART = 0.1
 """A right derivative of a function that loses digits in a narrow dtype would be called wrong. Its
 deviation from that in double has to account for that of f itself, but for this part, which rounding
 of f may take; a derivative that is wrong by itself accounts for nothing. The value is ours."""
@@ -1154,14 +1154,14 @@ LOST_DIGITS = 1e-8
 """A derivative that is accepted for its own rounding is told to lose digits where it is off by more
 than this part of itself, half of the digits of float64. The value is ours. No verdict depends on
 it."""
-LOST_PART = 1 / 8
+LOST_AT_FIRST = 1 / 8
 """What loses digits in proportion to its probe has lost at most this part of itself at the smallest
 of these factors. In bfloat16 the units of rounding above excuse any error, and a rule that clips
 one term of two passed at every seed. The value is ours."""
 LOST_GROWTH = 4.0
 """It loses more at each further factor, which is 32 times the one before, by so many times at
-least, until it has lost `LOST_PART`. What is clipped is off by the same part at all. The value is
-ours."""
+least, until it has lost `LOST_AT_FIRST`. What is clipped is off by the same part at all. The value
+is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""
@@ -1386,7 +1386,7 @@ ours and lies between these."""
 CONTRIBUTION_UNITS = 8.0
 """The rounding of a step may be more than that of its results, since it is computed from larger
 numbers. So many units of rounding of its operands and results are allowed. The value is ours."""
-EXPLAINED_PART = 0.1
+BLAMED_PART = 0.1
 """Beside wide error bars any rule would explain any failure. Whether one does is said only where
 the bars are no more than this part of the error. The value is ours."""
 

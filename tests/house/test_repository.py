@@ -287,6 +287,15 @@ def test_a_constant_that_decides_is_used_and_says_what_it_guards_against_and_its
     assert [name for name, text in constants().items() if len(re.split(r"[.]\s", text)) < 2] == []
 
 
+def test_a_constant_is_defined_once():
+    """The last of two of one name would count for both."""
+    body = ast.parse(CONSTANTS.read_text(encoding="utf-8")).body
+    targets = [one for here in body if isinstance(here, ast.Assign) for one in here.targets]
+    names = [ast.unparse(target) for target in targets]
+
+    assert [name for name in names if names.count(name) > 1] == []
+
+
 DRAWS_OF_THEIR_OWN = {
     "src/adjudge/conformance/subject.py": "inputs of a scenario, seeded by its name",
     "src/adjudge/conformance/verdicts.py": "probes of a scenario, which no check draws",

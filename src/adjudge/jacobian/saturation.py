@@ -17,6 +17,11 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     AGREEING_STEPS,
+    CLAMP_PART,
+    CLAMP_POINTS,
+    CLAMP_RATIO,
+    CLAMP_ROW,
+    CLAMP_STEPS,
     DOMINATING_FACTOR,
     ENTRY_FLOOR,
     LOPSIDED_FACTOR,
@@ -27,11 +32,6 @@ from adjudge.constants import (
     STAIRS_ALONE,
     STAIRS_SEEN,
     STANDSTILL_UNITS,
-    STEADY,
-    STEADY_PART,
-    STEADY_POINTS,
-    STEADY_RATIO,
-    STEADY_STEPS,
     TAIL_DISTANCE,
     USUAL_CONSTANT,
 )
@@ -321,13 +321,13 @@ def leaves_steadily(
     long ones, leave their value without a jump on one side of it, and do not jump on the other.
 
     Where a value is rounded on the way, every move of it is a jump. Behind the kink of a clamp it
-    grows from nothing: of `STEADY` points in a row it is farther off at each, and at the first by a
-    small part of what it is at the last. Costs up to `2 * STEADY_POINTS` evaluations for each of up
-    to `STEADY_STEPS` steps. Ours.
+    grows from nothing: of `CLAMP_ROW` points in a row it is farther off at each, and at the first
+    by a small part of what it is at the last. Costs up to `2 * CLAMP_POINTS` evaluations for each
+    of up to `CLAMP_STEPS` steps. Ours.
     """
     found = np.zeros(still.size, bool)
     lengths = np.unique(steps[still & (steps > 0)])
-    for length in lengths[:: max(1, -(-lengths.size // STEADY_STEPS))]:
+    for length in lengths[:: max(1, -(-lengths.size // CLAMP_STEPS))]:
         here = still & (steps >= length) & ~found
         if np.any(here):
             found |= here & _leaves_steadily(problem, base, tangent, here, length / tangent.length)
@@ -337,28 +337,28 @@ def leaves_steadily(
 def _leaves_steadily(
     problem: Problem, base: Base, tangent: Tangent, still: NDArray[np.bool_], reach: float
 ) -> NDArray[np.bool_]:
-    """Marks which outputs do so within `STEADY_POINTS` points from `reach` on, over the scale of x,
+    """Marks which outputs do so within `CLAMP_POINTS` points from `reach` on, over the scale of x,
     and leave their value there at all.
     """
     steady, jumps = np.zeros(still.size, bool), np.zeros(still.size, bool)
     for side in (reach, -reach):
         off: list[Vector] = []
-        for k in range(STEADY_POINTS):
-            value = value_along(problem, base, tangent, side * STEADY_RATIO**k)
+        for k in range(CLAMP_POINTS):
+            value = value_along(problem, base, tangent, side * CLAMP_RATIO**k)
             if value is None:
                 break
             off.append(np.abs(value - base.values[: still.size]))
-            if len(off) > STEADY and np.all(off[-STEADY][still] > 0):
+            if len(off) > CLAMP_ROW and np.all(off[-CLAMP_ROW][still] > 0):
                 break  # each has left its value for long enough
-        if len(off) < STEADY:
+        if len(off) < CLAMP_ROW:
             continue
         moves = np.array(off)
         gone = moves > 0
         first = np.argmax(gone, axis=0)
-        known = np.any(gone, axis=0) & (first + STEADY <= len(off))
-        rows = np.fmin(first, len(off) - STEADY) + np.arange(STEADY)[:, None]
+        known = np.any(gone, axis=0) & (first + CLAMP_ROW <= len(off))
+        rows = np.fmin(first, len(off) - CLAMP_ROW) + np.arange(CLAMP_ROW)[:, None]
         taken = np.take_along_axis(moves, rows, axis=0)
-        grows = np.all(np.diff(taken, axis=0) > 0, axis=0) & (taken[0] <= STEADY_PART * taken[-1])
+        grows = np.all(np.diff(taken, axis=0) > 0, axis=0) & (taken[0] <= CLAMP_PART * taken[-1])
         steady |= known & grows
         jumps |= known & ~grows
     return steady & ~jumps

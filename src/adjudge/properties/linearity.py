@@ -24,8 +24,8 @@ from adjudge.constants import (
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     LEAVES_ALONE,
+    LOST_AT_FIRST,
     LOST_GROWTH,
-    LOST_PART,
     MAP_OF_ZERO_UNITS,
     NEARER_TO_ZERO,
     PERTURBED_PROBES,
@@ -282,8 +282,8 @@ class LinearRule:
             if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
                 return findings
             lost.append(largest_difference(image, first) / size)
-        grows = (two >= min(LOST_GROWTH * one, LOST_PART) for one, two in pairwise(lost))
-        if lost[0] > LOST_PART or not all(grows):
+        grows = (two >= min(LOST_GROWTH * one, LOST_AT_FIRST) for one, two in pairwise(lost))
+        if lost[0] > LOST_AT_FIRST or not all(grows):
             return findings
         status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
         return [replace(finding, status=status, remedy=remedy, note=True) for finding in findings]

@@ -29,10 +29,10 @@ from itertools import chain, combinations, islice
 import numpy as np
 
 from adjudge.constants import (
+    BLAMED_PART,
     CONTRIBUTION_BARS,
     CONTRIBUTION_PART,
     CONTRIBUTION_UNITS,
-    EXPLAINED_PART,
 )
 from adjudge.engine import (
     INPUT,
@@ -120,7 +120,7 @@ class Direction:
         rest = self.whole.value - sum(part.value for part in parts)
         allowed = CONTRIBUTION_BARS * sum(part.bar for part in (self.whole, *parts))
         allowed += CONTRIBUTION_PART * sum(part.size for part in (self.whole, *parts))
-        if not self.whole.stands_out or not allowed <= EXPLAINED_PART * abs(self.whole.value):
+        if not self.whole.stands_out or not allowed <= BLAMED_PART * abs(self.whole.value):
             return None
         return abs(rest) <= allowed
 
@@ -354,9 +354,7 @@ def _cancels(found: Sequence[Direction], steps: Sequence[int]) -> bool:
 def _is_zero(parts: Sequence[Part]) -> bool:
     """Returns whether parts add up to zero; beside wide error bars any would seem to."""
     total, largest = Part.total(parts), max((abs(part.value) for part in parts), default=0.0)
-    rough = any(part.stands_out for part in parts) and (
-        not total.allowed <= EXPLAINED_PART * largest
-    )
+    rough = any(part.stands_out for part in parts) and (not total.allowed <= BLAMED_PART * largest)
     return not total.stands_out and not rough
 
 
