@@ -461,8 +461,8 @@ whether f has a vertical tangent there. With two of them a step of a staircase w
 The values are ours."""
 ENDLESS_GROWTH = 1.5
 """At a vertical tangent the slope grows by this factor at least from one of these steps to the next
-one: by 16 for `sqrt` at 0, and by 1.7 for `x**0.9`. That of a smooth function stays. The value is
-ours."""
+one: by 16 for `sqrt` at 0, and by 1.7 for `x**0.9`. That of a smooth function stays. The NaN of
+`|x|**0.95` fails. The value is ours."""
 ENDLESS_ENTRIES = 32
 """So many entries of x with a gradient that is not finite are asked for a vertical tangent, at six
 evaluations each. If all of them have one, the others count as well. The value is ours."""
@@ -727,14 +727,14 @@ CLAMP_RATIO = 2.0 ** (1 / 8)
 larger factor a wave behind it is past its top at the sixth. The value is ours."""
 CLAMP_PART = 0.25
 """At the first of these points a steady value has gone at most this part of the way to the last
-one: one of five intervals, and a half for a wave. At the edge of a stair it is the whole. The value
-is ours."""
+one: about a sixth for a straight line, and more for a wave that bends. At the edge of a stair it is
+all of it. The value is ours."""
 CLAMP_POINTS = 32
-"""So many points to each side of x, four octaves, are looked at for the end of a clamp. The steps
-of a ladder are four times as long as one another, so with half as many an end that lies just before
-the next step is followed by too few points. The value is ours."""
+"""So many points to each side of x, four octaves, are looked at for the end of a clamp. Each step
+of a ladder is four times as long as the one before, so with half as many an end that lies just
+before the next step is followed by too few points. The value is ours."""
 CLAMP_STEPS = 4
-"""Clamps are as wide as so many different steps of a ladder, at most. With one of them, an entry
+"""The end of a clamp is sought from at most so many different steps of a ladder. With one, an entry
 close to its kink hides the widths of the others. The value is ours and bounds the cost."""
 STAIRS_SEEN = 24
 """So many points to each side of x, `PART_OF_STAIR` apart, are looked at for stairs that go both
@@ -775,10 +775,10 @@ than this part of their leaf, and small outputs only if as many would be that sm
 this probability. The value is ours and has no derivation."""
 FAR_BELOW = 0.1
 """Where a longer step has shown an error of a hundredth in what was taken out of a larger column,
-entries below this part of the largest one are taken out once more: in these it has shown an error
-of a tenth at most. Without it a zero in place of the smallest of `sum(x)`, where x goes from 1e-4
-to 2e6, passes at every seed. With a hundredth an entry may be off by all of itself. The value is
-ours."""
+entries below this part of the largest one are taken out once more: in these it shows no error that
+is smaller than a tenth. Without it a zero in place of the smallest of `sum(x)`, where x goes from
+1e-4 to 2e6, passes at every seed. With a hundredth an entry may be off by all of itself. The value
+is ours."""
 DOMINATING_FACTOR = 64
 """A constant among the outputs, such as a mask of -1e30, has rounding of its own size, which hides
 all other outputs of a projection. An output that stands still and is this many times the largest of
@@ -1156,12 +1156,12 @@ than this part of itself, half of the digits of float64. The value is ours. No v
 it."""
 LOST_AT_FIRST = 1 / 8
 """What loses digits in proportion to its probe has lost at most this part of itself at the smallest
-of these factors. In bfloat16 the units of rounding above excuse any error, and a rule that clips
-one term of two passed at every seed. The value is ours."""
+of `SMALLER_PROBES`. In bfloat16 `SMALLER_PROBE_UNITS` excuses any error, and a rule that clips one
+term of two passed at every seed. The value is ours."""
 LOST_GROWTH = 4.0
-"""It loses more at each further factor, which is 32 times the one before, by so many times at
-least, until it has lost `LOST_AT_FIRST`. What is clipped is off by the same part at all. The value
-is ours."""
+"""From one of `SMALLER_PROBES` to the next, which is 32 times as large, the loss grows at least by
+this factor, until it reaches `LOST_AT_FIRST`. What is clipped is off by the same part at every
+size. The value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""

@@ -624,7 +624,7 @@ class _Case:
         if undefined or budget.allows(work):
             found = pushforwards.leaf_by_leaf(undefined=undefined)
             findings += [one for one in found if not (told and one.status is Status.NONLINEAR)]
-        # A jvp by hand evaluates f as well.
+        # A jvp by hand may evaluate f as well.
         if not self._told_nonlinear("F") and budget.allows(2):
             findings += pushforwards.small()
         if not self._told_nonlinear("F") and budget.allows(4):

@@ -452,12 +452,11 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
     chosen: Any = {**DEFAULTS, **options}
     for name in FLAGS:
         flag = chosen[name]
-        if flag is True or flag is False or isinstance(flag, int | np.bool_):
-            continue
-        if flag is None and DEFAULTS[name] is None:
+        optional = DEFAULTS[name] is None
+        if isinstance(flag, bool | np.bool_) or flag in (0, 1) or (flag is None and optional):
             continue
         told = MODES_OF_SECOND_ORDER.get(name, name) if second else name
-        raise InputError(f"{told}={flag!r}", "give True or False")
+        raise InputError(f"{told}={flag!r}", f"give True or False{', or None' * optional}")
     modes = requested_modes(chosen["order"], chosen["modes"])
     settings = Settings(
         letters="R" * bool(chosen["check_backward_ad"]) + "F" * bool(chosen["check_forward_ad"]),

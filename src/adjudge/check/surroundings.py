@@ -286,7 +286,9 @@ def _of_all_draws(
     passed: Judged[Rest] | None,
 ) -> Judged[Rest]:
     """Returns what `judge` finds with one of `DRAWS` draws of random numbers: the first FAIL, or
-    else the first PASS. `passed` is the PASS of a judgement with numbers that went on, if any.
+    else the first PASS. What is open before any draw has passed ends this as well, since each
+    further one would take as long. `passed` is the PASS of a judgement with numbers that went on,
+    if any.
 
     Numbers that leave f without a derivative, as a dropout that drops everything, hide all
     mistakes, and so do numbers that leave it without the derivative of one input, as a layer that
@@ -304,7 +306,7 @@ def _of_all_draws(
         now = seen.again() if draw else seen
         counts.before_evaluation = now.put_back
         value = _beside(problem)
-        if counts_for_all and not draw:
+        if counts_for_all and value and not draw:
             judged.add(value)
         if value in judged or (flat and not _moves_with(problem, flat)):
             continue
@@ -424,7 +426,9 @@ of bfloat16, the coarsest usual dtype. The value is ours."""
 
 
 def _is_settled(judgements: Sequence[Judgement], *, replayed: bool) -> bool:
-    """Returns whether other random numbers, or the same ones in each evaluation, change nothing."""
+    """Returns whether a judgement stands: a PASS that compared a number other than zero, or, where
+    draws were `replayed`, anything but a PASS.
+    """
     for judgement in judgements:
         if judgement.verdict is not Verdict.PASS:
             return replayed

@@ -74,9 +74,10 @@ def crosscheck(
         compile: As for `examine`: `None` judges compiled derivatives, too, where an engine is
             mostly used like that (JAX), which takes most of the time; `False` does not.
         raise_exception: `False` returns a falsy report instead of raising `CrosscheckError`.
-        options: See `adjudge.Options`; not `kwargs`, `modes`, `points`, `domain`, `backend`,
-            `outputs`, `captured` and `blame`. They are about the comparison with differences: what
-            two engines may differ by is measured, and `atol` and `rtol` leave it as it is.
+        options: See `adjudge.Options`; all but `kwargs`, `modes`, `points`, `domain`, `backend`,
+            `outputs`, `captured` and `blame`. All of them concern the comparison of each engine
+            with differences: what two engines may differ by is measured, and `atol` and `rtol` do
+            not change it.
 
     Returns:
         The `CrossReport`, truthy only if everything asked for was compared and agreed.

@@ -56,7 +56,7 @@ CONSEQUENCES = {
 """The status and the verdict of two floating numbers that differ for such a cause."""
 
 _CAUSES = {
-    Cause.LASTING: "the difference is the same at points around x, which rounding is not",
+    Cause.LASTING: "the difference is the same at points around x; rounding would change",
     Cause.ACCUSED: "their own differences say so",
     Cause.HIDDEN: "f could not show so small a part of its derivative, for its own rounding",
     Cause.KINK: "f has a kink or a jump at x, and the difference is gone beside it: both may be "

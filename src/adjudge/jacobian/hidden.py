@@ -49,7 +49,7 @@ def hidden_outputs(trial: Trial) -> NDArray[np.bool_] | None:
         by_output = kind == "each" or columns.probes.full
         automatic = comparison.automatic[which] if by_output else None
         small[which] = ~_residues(columns, found, which, automatic)
-        # The bar of a small output is that of a usual one of its leaf: its value, and not chance.
+        # A small output has the bar of a usual one of its leaf for its value, and not by chance.
         # What is rounding of a larger one has rounding for a derivative.
         own, whole = np.abs(base.values[: sizes.size]), base.magnitude(base.values)[: sizes.size]
         quiet = (own > ONSET_UNITS * base.coarsest_eps * whole) & (own < HIDDEN_PART * whole)

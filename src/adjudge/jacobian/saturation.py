@@ -337,8 +337,8 @@ def leaves_steadily(
 def _leaves_steadily(
     problem: Problem, base: Base, tangent: Tangent, still: NDArray[np.bool_], reach: float
 ) -> NDArray[np.bool_]:
-    """Marks which outputs do so within `CLAMP_POINTS` points from `reach` on, over the scale of x,
-    and leave their value there at all.
+    """Marks which outputs leave their value steadily, and do not jump, within `CLAMP_POINTS` points
+    from `reach` on, over the scale of x.
     """
     steady, jumps = np.zeros(still.size, bool), np.zeros(still.size, bool)
     for side in (reach, -reach):

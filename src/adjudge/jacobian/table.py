@@ -1243,7 +1243,7 @@ def _far_below(trial: Trial) -> NDArray[np.bool_] | None:
     largest = np.max(terms, axis=1, initial=0.0, keepdims=True)
     below = (v != 0) & np.all(terms < FAR_BELOW * largest, axis=0)
     hidden, least = norm(np.where(below, terms, 0.0)), _least_shown(trial.columns)
-    # How large the right derivative of a zero is, its terms do not say.
+    # A term of zero does not say how large the right derivative is.
     shows = not np.any(hidden) or np.any(ERRORS[0] * hidden[: least.size] > least)
     return below if shows else None
 

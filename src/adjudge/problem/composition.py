@@ -198,7 +198,8 @@ def _cotangents(base: Base, reverse: Reverse, given: Any, seed: int, strided: bo
     cotangents = tuple(given) if isinstance(given, tuple | list) else (given,)
     if len(cotangents) != len(kept):
         raise InputError(
-            f"grad_outputs has {len(cotangents)} entries for {len(kept)} differentiable "
+            f"grad_outputs has {len(cotangents)} entr{'y' if len(cotangents) == 1 else 'ies'} for "
+            f"{len(kept)} differentiable "
             f"output{'s' * (len(kept) != 1)} ({', '.join(Y.leaves[k].name for k in kept)})",
             "give one cotangent per differentiable output",
         )
@@ -208,7 +209,7 @@ def _cotangents(base: Base, reverse: Reverse, given: Any, seed: int, strided: bo
     )
     if kept and not any(np.any(backend.arrays.to_host(cotangent)) for cotangent in fitting):
         raise InputError(
-            f"grad_outputs is {'None' if cotangents[0] is None else 'zero'} for every output",
+            "grad_outputs is zero (or None) for every output",
             "the gradient is then zero whatever the rule does: give a cotangent that is not zero, "
             "or leave grad_outputs out",
         )

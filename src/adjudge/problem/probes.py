@@ -107,10 +107,10 @@ class Stream(IntEnum):
     """The calls of a running program that are judged."""
     WHERE_IT_BENDS = 76
     """The moves of the entries of x along which f bends."""
-    ENTRY_OF_TANGENT = 77
-    """The entry of a tangent that is pushed by itself, and without which the rest is."""
     MOVES_BESIDE_KINK = 75
     """The short steps that show which outputs f moves beside a kink."""
+    ENTRY_OF_TANGENT = 77
+    """The entry of a tangent that is pushed by itself, and is left out of the rest."""
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:

@@ -262,7 +262,7 @@ def _row(name: str, report: Report) -> list[str]:
     if doubts and (reason or report.verdict is not Verdict.PASS):
         words = _brief(doubts[0])
     elif any(finding.status is Status.NONSMOOTH for finding in ranked):
-        words = "a kink: the automatic value lies between the slopes"
+        words = "not smooth at x: see the note"
     elif not reason:
         words = _counted(report.counts["comparisons"], "comparison")
     return [name, reason or str(report.verdict), words]

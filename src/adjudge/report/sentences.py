@@ -462,7 +462,10 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
         lines.append(f"slopes      {one: .9g} {left}, {two:.9g} {right}")
     near = detail.nearby
     if near is not None and finding.note:
-        kink = "kink at x"
+        kink = {
+            Meaning.ENDLESS: "vertical tangent at x",
+            Meaning.JUMP: "jump at x",
+        }.get(detail.meaning, "kink at x")
         if detail.meaning is Meaning.KINK:
             kink += "; the automatic value lies between the one-sided slopes"
         kink += f"; right at {near.right} points nearby"
@@ -725,7 +728,7 @@ def _draws_random(detail: findings.DrawsRandom, finding: Finding) -> list[str]:
     lines = ["the function, or its derivative, draws random numbers"]
     if detail.replayed:
         lines.append(
-            "the random state was put back before each evaluation, so that all drew the same"
+            "for each draw that was judged, the random state was put back before each evaluation"
         )
     if detail.agreed and not detail.replayed:
         lines.append("its results agreed where they were compared")
@@ -795,7 +798,7 @@ def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
         f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, {wide} {detail.double:.6g}"
         + (f", off by {part(off)}" if np.isfinite(off) else ""),
         *_two_precisions(detail),
-        f"{_off(detail)}{factor}: at every point and probe alike, which rounding is not",
+        f"{_off(detail)}{factor}: at every point and probe alike; rounding would change",
     ]
 
 
