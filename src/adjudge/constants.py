@@ -722,14 +722,14 @@ many points in a row. Without such points the dead side of `relu(sin x)` at 1e4,
 beside x, is taken for the rounding of larger numbers, and the right derivative fails at nine seeds
 of ten. The stairs of a cancelling sum are as wide as the part in which it stands still, so that no
 six points in a row lie on six of them. The value is ours."""
-CLAMP_RATIO = 2.0 ** (1 / 8)
+CLAMP_RATIO = 2.0 ** (1 / 16)
 """These points lie by this factor apart. A clamp ends somewhere between two of them, and with a
 larger factor a wave behind it is past its top at the sixth. The value is ours."""
 CLAMP_PART = 0.25
 """At the first of these points a steady value has gone at most this part of the way to the last
-one: about a sixth for a straight line, and more for a wave that bends. At the edge of a stair it is
+one: about a fifth for a straight line, and more for a wave that bends. At the edge of a stair it is
 all of it. The value is ours."""
-CLAMP_POINTS = 32
+CLAMP_POINTS = 64
 """So many points to each side of x, four octaves, are looked at for the end of a clamp. Each step
 of a ladder is four times as long as the one before, so with half as many an end that lies just
 before the next step is followed by too few points. The value is ours."""
@@ -1150,6 +1150,10 @@ SMALLER_PROBE_PART = 0.5
 """In single precision a large probe may leave no digit of a right rule, and a gradient that is
 clipped would pass for it. What is clipped shrinks as well: less than this part of the image is
 left. The value is ours."""
+ABSORBED_UNITS = 64
+"""Sums of images may be apart by so many roundings of outputs of the usual magnitude. Without them
+the right jvp of a saturated softmax is called not additive at most seeds, and with many a rule is
+not told from a linear one where f is far larger than it moves. The value is ours."""
 LOST_DIGITS = 1e-8
 """A derivative that is accepted for its own rounding is told to lose digits where it is off by more
 than this part of itself, half of the digits of float64. The value is ours. No verdict depends on
@@ -1158,10 +1162,11 @@ LOST_AT_FIRST = 1 / 8
 """What loses digits in proportion to its probe has lost at most this part of itself at the smallest
 of `SMALLER_PROBES`. In bfloat16 `SMALLER_PROBE_UNITS` excuses any error, and a rule that clips one
 term of two passed at every seed. The value is ours."""
-LOST_GROWTH = 4.0
-"""From one of `SMALLER_PROBES` to the next, which is 32 times as large, the loss grows at least by
-this factor, until it reaches `LOST_AT_FIRST`. What is clipped is off by the same part at every
-size. The value is ours."""
+LOST_GROWTH = 64.0
+"""From the smallest of `SMALLER_PROBES` to the large probe, 65,536 times as large, the loss grows
+at least by this factor, or to `LOST_AT_FIRST`. What is clipped is off by one part at every size.
+From one probe to the next the loss of a right matrix exponential may stay by chance, so that three
+factors of four failed it at four seeds of ten. The value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""

@@ -170,6 +170,11 @@ class Columns:
         if pushed is not None:
             value, error, moved = self._kept(found)
             value, error = self._known(found, pushed, value, error)
+            lost = ~np.isfinite(pushed) & np.isfinite(error)
+            if np.any(lost):  # zero times infinity is NaN along every tangent
+                nearest = np.argsort(np.abs(self.problem.origin), kind="stable")
+                endless = self._endless(nearest[:ENDLESS_ENTRIES])
+                error = np.where(lost & np.any(endless, axis=0), np.inf, error)
             size = self._floor(value, final=final)
             make_scales = partial(self._scales, found)
             yield ModeComparison(

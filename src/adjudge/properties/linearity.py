@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from adjudge.constants import (
+    ABSORBED_UNITS,
     EXTRA_RUNS,
     FAR_DISTANCES,
     FEW_LEAVES,
@@ -282,8 +282,7 @@ class LinearRule:
             if not (0 < units <= SMALLER_PROBE_UNITS and left >= SMALLER_PROBE_PART):
                 return findings
             lost.append(largest_difference(image, first) / size)
-        grows = (two >= min(LOST_GROWTH * one, LOST_AT_FIRST) for one, two in pairwise(lost))
-        if lost[0] > LOST_AT_FIRST or not all(grows):
+        if lost[0] > LOST_AT_FIRST or lost[-1] < min(LOST_GROWTH * lost[0], LOST_AT_FIRST):
             return findings
         status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
         return [replace(finding, status=status, remedy=remedy, note=True) for finding in findings]
@@ -1165,9 +1164,21 @@ class Pushforwards:
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
         pair, size = (together, one + two), np.abs(one) + np.abs(two)
-        yield from rule.additive(u, u + v, pair, size)
+        yield from rule.additive(u, u + v, pair, size + self._absorbed(u))
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(u, one, largest)
+
+    def _absorbed(self, v: Vector) -> Vector:
+        """Returns the sizes of which the tolerance of identities is what `ABSORBED_UNITS` roundings
+        make of outputs of the usual magnitude of their leaf, as they move along a tangent.
+
+        A saturated softmax has the rounding of its largest output in all others, the same one at
+        every point nearby, and its right rule would be called not additive.
+        """
+        checks, problem, base = self.checks, self.checks.problem, self.checks.base
+        part = float(np.max(np.abs(v) / problem.length_scales, initial=0.0))
+        units = ABSORBED_UNITS * checks.eps_inside / checks.tolerance.identity
+        return np.asarray(base.magnitude(base.values)[: base.Y.size] * (part * units))
 
     def at_multiples(self) -> Iterator[Finding]:
         """Compares the image of a tangent of a derivative `(x, w) -> J*(x) w` with those at
@@ -1254,7 +1265,8 @@ class Pushforwards:
         if np.array_equal(part, v):
             return
         term, rest = rule.apply(part), rule.apply(v - part)
-        found = list(rule.sums((one, term + rest), np.abs(term) + np.abs(rest)))
+        size = np.abs(term) + np.abs(rest) + self._absorbed(v)
+        found = list(rule.sums((one, term + rest), size))
         if found and rule.persists(part, v, v - part):
             yield from found
 

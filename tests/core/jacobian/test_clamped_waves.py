@@ -83,3 +83,19 @@ def test_a_value_that_is_rounded_on_the_way_is_still_no_clamp(seeds):
 
         assert examine(right, x, seed=seed).verdict is Verdict.PASS
         assert examine(zero, x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+@over_seeds(10, always=3)
+@pytest.mark.parametrize("mode", ["R", "F"])
+def test_a_wave_that_bends_soon_after_its_clamp_leaves_it_steadily(mode, seeds):
+    def derivative(x):
+        return (np.sin(x) + 0.3 * np.sin(3 * x) > 0) * (np.cos(x) + 0.9 * np.cos(3 * x))
+
+    given = {"R": "vjp", "F": "jvp"}[mode]
+    rule = ByHand(
+        lambda x: np.maximum(np.sin(x) + 0.3 * np.sin(3 * x), 0),
+        **{given: lambda x, w: w * derivative(x)},
+    )
+    for seed in seeds:
+        x = 1e4 * np.random.default_rng(seed).uniform(0.5, 1.5, size=8)
+        assert examine(rule, x, seed=seed).verdict is Verdict.PASS

@@ -224,3 +224,26 @@ def test_a_derivative_that_is_not_finite_where_f_is_smooth_fails(value, rule, mo
             f = ByHand(np.sin, **{rule: derivative})
             report = examine(f, x, seed=seed, mode=mode, blame=False)
             assert report.verdict is Verdict.FAIL, (seed, str(report))
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+def test_forward_mode_leaves_a_vertical_tangent_open_too(mode, seeds):
+    """An output with an infinite derivative is NaN along each tangent that does not move it."""
+
+    def jvp(factor):
+        def push(x, v):
+            with np.errstate(all="ignore"):
+                found = v * 0.5 / np.sqrt(x)
+            found[2] *= factor
+            return found
+
+        return push
+
+    x = np.array([0.0, 0.5, 0.7])
+    for seed in seeds:
+        right = examine(ByHand(np.sqrt, jvp=jvp(1.0)), x, seed=seed, mode=mode)
+        wrong = examine(ByHand(np.sqrt, jvp=jvp(1.01)), x, seed=seed, mode=mode, blame=False)
+
+        assert right.verdict is Verdict.INCONCLUSIVE, str(right)
+        assert wrong.verdict is Verdict.FAIL, str(wrong)

@@ -102,3 +102,25 @@ def test_what_is_not_compared_at_an_entry_is_no_jump_there(seeds):
 
         assert report.verdict is not Verdict.FAIL
         assert "jumps" not in str(report)
+
+
+def softmax(x):
+    e = np.exp(x - x.max())
+    return e / e.sum()
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize("gaps", [(0.0, 40.0), (0.0, 60.0), (0.0, 35.0, 70.0)])
+def test_a_saturated_softmax_is_additive(gaps, thorough, seeds):
+    """Its largest output is one to the last bit, and absorbs the others the same everywhere."""
+
+    def jvp(x, v):
+        y = softmax(x)
+        return y * (v - y @ v)
+
+    for seed in seeds:
+        x = np.array(gaps) + np.random.default_rng(seed).normal(size=len(gaps))
+        rule = ByHand(softmax, jvp=jvp)
+        report = examine(rule, x, seed=seed, thorough=thorough)
+        assert report.verdict is not Verdict.FAIL, str(report)
