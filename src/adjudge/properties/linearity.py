@@ -1177,7 +1177,7 @@ class Pushforwards:
         """
         checks, problem, base = self.checks, self.checks.problem, self.checks.base
         part = float(np.max(np.abs(v) / problem.length_scales, initial=0.0))
-        units = ABSORBED_UNITS * checks.eps_inside / checks.tolerance.identity
+        units = ABSORBED_UNITS * checks.tolerance.eps / checks.tolerance.identity
         return np.asarray(base.magnitude(base.values)[: base.Y.size] * (part * units))
 
     def at_multiples(self) -> Iterator[Finding]:
