@@ -252,8 +252,7 @@ def _check(parsed: argparse.Namespace) -> int:
             try_to_write(path)
     if parsed.html is not None:
         ready_for_page()
-    if parsed.timeout is not None and not parsed.timeout > 0:
-        raise InputError(f"--timeout {parsed.timeout:g}", "give a positive number of seconds")
+    _require_time(parsed.timeout)
     if isinstance(parsed.processes, int) and parsed.processes < 1:
         raise InputError(f"-n {parsed.processes}", "give at least one process, or leave out -n")
     found = collect(parsed.targets, parsed.keyword)
@@ -506,13 +505,18 @@ def _page(parsed: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- adjudge write
 
 
+def _require_time(seconds: float | None) -> None:
+    """Raises `InputError` for a limit of time that leaves none."""
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"--timeout {seconds:g}", "give a positive number of seconds")
+
+
 def _write_tests(parsed: argparse.Namespace) -> int:
     name = parsed.target.partition(":")[0].replace(".", "_")
     path = parsed.output or Path(f"test_{name}_derivatives.py")
     if path.exists() and not parsed.force:
         raise InputError(f"{path} exists", "give another file with -o, or --force to replace it")
-    if not parsed.timeout > 0:
-        raise InputError(f"--timeout {parsed.timeout:g}", "give a positive number of seconds")
+    _require_time(parsed.timeout)
     try_to_write(path)
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` does, and pytest in this folder
     written = write(

@@ -453,7 +453,8 @@ def settings_of(options: Options, *, second: bool = False) -> Settings:
     for name in FLAGS:
         flag = chosen[name]
         optional = DEFAULTS[name] is None
-        if isinstance(flag, bool | np.bool_) or flag in (0, 1) or (flag is None and optional):
+        one_of_two = isinstance(flag, int | np.bool_) and flag in (0, 1)
+        if one_of_two or (flag is None and optional):
             continue
         told = MODES_OF_SECOND_ORDER.get(name, name) if second else name
         raise InputError(f"{told}={flag!r}", f"give True or False{', or None' * optional}")

@@ -39,7 +39,7 @@ from adjudge.estimate.estimator import (
     by_replay,
 )
 from adjudge.estimate.exact import Exact, enclosure_of, require_flint
-from adjudge.estimate.kinks import Irregularity, Slopes, half_gaps, irregularity
+from adjudge.estimate.kinks import Irregularity, Slopes, endless, half_gaps, irregularity
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
     dtype_inside,
@@ -85,6 +85,7 @@ __all__ = [
     "describe_move",
     "dtype_inside",
     "enclosure_of",
+    "endless",
     "half_gaps",
     "in_parts",
     "irregularity",

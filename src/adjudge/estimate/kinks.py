@@ -20,6 +20,7 @@ from adjudge.constants import (
     BEND_UNITS,
     COARSE_EPS,
     DEFECT_FACTOR,
+    ENDLESS_GROWTH,
     JUMP_KEPT,
     KINK_EXPONENTS,
     KINK_ORDER,
@@ -73,6 +74,18 @@ def lasting_gaps(
 ) -> NDArray[np.bool_]:
     """Marks the outputs whose gaps between slopes last, a row of them for each step."""
     return _lasts(gaps, (steps[-1] / steps[0]) ** KINK_ORDER, error, grows=grows)
+
+
+def endless(moves: Vector, steps: Vector, unit: Vector) -> NDArray[np.bool_]:
+    """Marks the outputs whose slopes to one side of x grow without end, as at a vertical tangent or
+    a jump.
+
+    `moves` are their differences from f(x), a row of them for each of `steps`, the longest first
+    (see `ENDLESS_EXPONENTS`); `unit` is the rounding of each output.
+    """
+    slopes = np.where(np.abs(moves) > LASTING_UNITS * unit, np.abs(moves), 0.0) / steps[:, None]
+    grows = slopes[1:] >= ENDLESS_GROWTH * slopes[:-1]
+    return np.asarray(np.all(grows, axis=0) & (slopes[0] > 0))
 
 
 def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | None:

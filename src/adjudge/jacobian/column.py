@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -17,9 +16,7 @@ from adjudge.constants import (
     CANCELLATION_UNITS,
     ENDLESS_ENTRIES,
     ENDLESS_EXPONENTS,
-    ENDLESS_GROWTH,
     ENTRY_FLOOR,
-    LASTING_UNITS,
     SHARED_SIGNIFICANT,
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
@@ -34,6 +31,7 @@ from adjudge.estimate import (
     Slopes,
     by_replay,
     enclosure_of,
+    endless,
     of_projections,
 )
 from adjudge.findings import Enclosure, Scheme
@@ -173,8 +171,8 @@ class Columns:
             lost = ~np.isfinite(pushed) & np.isfinite(error)
             if np.any(lost):  # zero times infinity is NaN along every tangent
                 nearest = np.argsort(np.abs(self.problem.origin), kind="stable")
-                endless = self._endless(nearest[:ENDLESS_ENTRIES])
-                error = np.where(lost & np.any(endless, axis=0), np.inf, error)
+                outputs = np.any(self._endless(nearest[:ENDLESS_ENTRIES]), axis=0)
+                error = np.where(lost & outputs, np.inf, error)
             size = self._floor(value, final=final)
             make_scales = partial(self._scales, found)
             yield ModeComparison(
@@ -370,10 +368,10 @@ class Columns:
 
     def _endless_along(self, j: int) -> NDArray[np.bool_]:
         problem, base = self.problem, self.base
-        unit = base.coarsest_eps * base.magnitude(base.values)
         found = np.zeros(base.Y.size, bool)
+        unit = base.coarsest_eps * base.magnitude(base.values)[: found.size]
         for side in (1.0, -1.0):
-            slopes = []
+            moves, steps = [], []
             for exponent in ENDLESS_EXPONENTS:
                 x = problem.origin.copy()
                 x[j] += side * problem.length_scales[j] * 2.0**-exponent
@@ -381,12 +379,10 @@ class Columns:
                 value = attempt(partial(evaluate, problem, base, x, Purpose.NEAR_X))
                 if value is None or x[j] == problem.origin[j]:
                     break
-                off = np.abs(value - base.values)
-                off = np.where(off > LASTING_UNITS * unit, off, 0.0)[: found.size]
-                slopes.append(off / abs(x[j] - problem.origin[j]))
-            if len(slopes) == len(ENDLESS_EXPONENTS):
-                grows = [two >= ENDLESS_GROWTH * one for one, two in pairwise(slopes)]
-                found |= np.all(grows, axis=0) & (slopes[0] > 0)
+                moves.append((value - base.values)[: found.size])
+                steps.append(abs(x[j] - problem.origin[j]))
+            if len(moves) == len(ENDLESS_EXPONENTS):
+                found |= endless(np.array(moves), np.array(steps), unit)
         return found
 
     def _with_sums(

@@ -387,6 +387,24 @@ class LinearRule:
         smallest = max([leaf.tiny for leaf in self.checks.problem.X.leaves] + [UNDERFLOW])
         return float(np.max(np.abs(image), initial=0.0)) * SMALL_PROBES**2 > smallest
 
+    def at_small(
+        self, apply: Callable[[Vector], Vector], probe: Vector, one: Vector
+    ) -> Iterator[Finding]:
+        """Compares the image of a small multiple of a probe with `one`, that of the probe itself,
+        where its dtype has room for it. `apply` gives the image.
+        """
+        if not self.may_be_small(one):
+            return
+        small = apply(-SMALL_PROBES * probe) / -SMALL_PROBES
+        self.checks.compared += one.size
+        if equal_entries(small, one):
+            return
+        differ = partial(NotHomogeneous, rule=self.rule, factor=SMALL_PROBES)
+        found = self.unlike_multiple((small, one), differ, Remedy.MULTIPLY_BY_PROBE)
+        # small numbers underflow in float16
+        if found and not self.checks.short_of_range:
+            yield from found
+
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
         one, two = max(pairs, key=lambda pair: largest_difference(*pair))
@@ -854,19 +872,8 @@ class Pullbacks:
         rule that cuts its cotangent off below some magnitude, or divides by a norm plus 1e-8,
         passes for a loss.
         """
-        checks, rule = self.checks, self.rule
-        if not rule.may_be_small(one):
-            return
-        u = self.cotangent
-        small = self.reverse.row(checks.base, -SMALL_PROBES * u) / -SMALL_PROBES
-        checks.compared += one.size
-        if equal_entries(small, one):
-            return
-        differ = partial(NotHomogeneous, rule=rule.rule, factor=SMALL_PROBES)
-        found = rule.unlike_multiple((small, one), differ, Remedy.MULTIPLY_BY_PROBE)
-        # small numbers underflow in float16
-        if found and not checks.short_of_range:
-            yield from found
+        apply = partial(self.reverse.row, self.checks.base)
+        yield from self.rule.at_small(apply, self.cotangent, one)
 
     def at_multiples(self, one: Vector) -> Iterator[Finding]:
         """Compares `one`, which is `J* u` of a derivative `(x, w) -> J*(x) w`, with those at
@@ -1235,19 +1242,7 @@ class Pushforwards:
         Without this a rule that cuts its tangent off below some magnitude passes, as one did that
         cuts off its cotangent.
         """
-        checks, rule = self.checks, self.rule
-        v, one = checks.images[rule.mode]
-        if not rule.may_be_small(one):
-            return
-        small = rule.apply(-SMALL_PROBES * v) / -SMALL_PROBES
-        checks.compared += one.size
-        if equal_entries(small, one):
-            return
-        differ = partial(NotHomogeneous, rule=rule.rule, factor=SMALL_PROBES)
-        found = rule.unlike_multiple((small, one), differ, Remedy.MULTIPLY_BY_PROBE)
-        # small numbers underflow in float16
-        if found and not checks.short_of_range:
-            yield from found
+        yield from self.rule.at_small(self.rule.apply, *self.checks.images[self.rule.mode])
 
     def entry_and_rest(self) -> Iterator[Finding]:
         """Compares `J v` with the sum of the images of one entry of each leaf, and of all others.

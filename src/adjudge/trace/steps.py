@@ -561,8 +561,8 @@ class _Judge:
         that adds to the error and is right for those that it got: as a bisection compares numbers,
         its result follows the root, and no derivative comes through the comparison.
         """
-        if not all(isfinite(entry.automatic) for entry in self.whole.entries):
-            return []  # zero times infinity, of which a comparison knows nothing
+        if not self.is_finite:
+            return []
         near = [one for k in self._passing() for one in self.trace.steps[k].operands]
         return self._makers(near, through=False)
 
@@ -618,9 +618,7 @@ class _Judge:
         said = [d.explained_by(at_fault) for d in some]
         settled = [one for one in said if one is not None]
         wrong = self.whole.verdict is not Verdict.PASS
-        # Of what is not finite nothing is known: zero times infinity is NaN.
-        known = all(isfinite(entry.automatic) for entry in self.whole.entries)
-        outside = wrong and known and any(d.outside.stands_out for d in self.found)
+        outside = wrong and self.is_finite and any(d.outside.stands_out for d in self.found)
         between = wrong and self.is_between
         passing = self._passing() if wrong and not accused else []
         ends = [] if settled and all(settled) else self.dead_ends()
@@ -653,6 +651,13 @@ class _Judge:
         """Returns the steps that add to the error of the whole and pass their own check."""
         passed = [k for k, report in self.reports.items() if report.verdict is Verdict.PASS]
         return sorted(k for k in passed if self.stands_out(k))
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether the wrong numbers are finite. Of NaN, which zero times infinity is, no step adds
+        a part, and no comparison knows the cause.
+        """
+        return all(isfinite(entry.automatic) for entry in self.whole.entries)
 
     @property
     def is_between(self) -> bool:
