@@ -379,3 +379,18 @@ def test_a_tail_beyond_the_digits_that_a_replay_begins_with_has_one_slope():
     for f, x, one in ((torch.nn.functional.gelu, -35.7143, True), (torch.relu, 0.0, False)):
         found, *_ = exactly(f, tensor(x)).findings
         assert (found.status is not Status.NONSMOOTH) is one
+
+
+def test_what_differs_from_run_to_run_is_not_certified_by_a_replay_of_another_run():
+    torch = pytest.importorskip("torch")
+    calls = []
+
+    def counted(x):
+        calls.append(None)
+        return x * len(calls)
+
+    x = torch.linspace(0.3, 2.0, 6, dtype=torch.float64, requires_grad=True)
+    report = examine(counted, x, seed=0, nondet_tol=1e6)
+
+    assert not report.certified
+    assert "exact replay" not in str(report)

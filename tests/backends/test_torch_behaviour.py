@@ -140,3 +140,50 @@ def test_a_function_that_ignores_its_argument_is_constant_and_said_so(x):
     assert report
     assert 0 == report.counts["nonzero"]
     assert "all zero" in report.headline
+
+
+def rule_of(backward):
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin() * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return backward(x, g)
+
+    return Function.apply
+
+
+def slope(x):
+    return x.cos() * x + x.sin()
+
+
+def test_a_rule_that_computes_in_float32_passes_with_a_note_that_says_so():
+    x = torch.linspace(0.3, 2.0, 6, dtype=torch.float64, requires_grad=True)
+    narrow = rule_of(lambda x, g: (g.float() * slope(x.float())).double())
+    noted = []
+    for seed in range(10):
+        right = adjudge.examine(rule_of(lambda x, g: g * slope(x)), x, seed=seed)
+        rounded = adjudge.examine(narrow, x, seed=seed)
+
+        assert right.verdict is rounded.verdict is adjudge.Verdict.PASS
+        assert not right.findings
+        assert all(one.note and one.status is adjudge.Status.INACCURATE for one in rounded.findings)
+        noted += ["loses digits of float64" in str(rounded)]
+    # The rounding of a sum may happen to be small.
+    assert any(noted)
+
+
+def test_what_a_function_writes_into_its_input_is_told_where_its_output_is_detached_too():
+    def f(x):
+        x.data.mul_(2)
+        return x.detach().sin()
+
+    x = torch.linspace(0.3, 2.0, 6, dtype=torch.float64, requires_grad=True)
+    report = adjudge.examine(f, x, seed=0)
+
+    statuses = [finding.status for finding in report.findings]
+    assert {adjudge.Status.MUTATES_INPUT, adjudge.Status.DETACHED} <= {*statuses}

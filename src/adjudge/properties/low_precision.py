@@ -451,9 +451,7 @@ class _LowPrecision:
         least = np.min(np.abs(pair[0].of.values - pair[1].of.values), axis=0)
         least = np.fmin(least, value.off)
         other = (value.ratio > WRONG_FACTOR) & (inside > 0) & (least > OTHER_VALUE_FACTOR * inside)
-        off = np.union1d(same, np.flatnonzero(other))
-        omitted = self.low.base.omitted_of_Y
-        return off if omitted is None else off[~omitted[off]]
+        return np.union1d(same, np.flatnonzero(other))
 
     def _f_is_off(self, points: Sequence[Vector], at: AtPoints) -> bool:
         """Returns whether f itself is off by what its derivative is off by: between points far

@@ -266,3 +266,45 @@ def test_whether_to_raise_is_true_or_false(verb):
         verb(calls.append, X, raise_exception="no")
 
     assert not calls
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"check_forward_ad": None}, "check_forward_ad=None"),
+        ({"check_backward_ad": None}, "check_backward_ad=None"),
+        ({"equal_nan": np.ones(2)}, "give True or False"),
+        ({"equal_nan": 7}, "give True or False"),
+        ({"atol": np.inf}, "give a finite non-negative number"),
+        ({"rtol": np.nan}, "give a finite non-negative number"),
+        ({"wrt": [None]}, "wrt= holds None"),
+        ({"kwargs": {1: X}}, "kwargs= has the key 1"),
+        ({"bounds": 5}, "is an int"),
+        ({"bounds": (0,)}, "has length 1, and not 2"),
+    ],
+)
+def test_an_option_without_meaning_is_refused_before_anything_runs(options, words):
+    calls = []
+
+    def f(x):
+        calls.append(None)
+        return np.sin(x)
+
+    with pytest.raises(InputError, match=re.escape(words)):
+        adjudge.examine(ByHand(f, vjp=lambda x, w: w * np.cos(x)), X, **options)
+    assert not calls
+
+
+@pytest.mark.parametrize("options", [{"check_forward_ad": np.True_}, {"wrt": np.int64(0)}])
+def test_flags_and_indices_of_numpy_are_those_of_python(options):
+    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x))
+
+    assert adjudge.examine(rule, X, seed=0, **options)
+
+
+def test_integers_by_hand_are_refused_with_what_to_do():
+    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+
+    for options in ({}, {"captured": True}):
+        with pytest.raises(InputError, match="not integers"):
+            adjudge.examine(rule, np.arange(3), **options)

@@ -267,6 +267,11 @@ def test_given_cotangents_are_the_point_of_the_check():
         (np.ones(2), r"grad_outputs\[0\] has shape \(2,\), out has \(3,\)"),
         ((np.ones(3), np.ones(3)), r"2 entries for 1 differentiable output \(out\)"),
         ((3.0,), r"grad_outputs\[0\] is a float, not an array of numpy"),
+        ((None,), r"grad_outputs is zero \(or None\) for every output"),
+        (np.zeros(3), r"grad_outputs is zero \(or None\) for every output"),
+        (np.ones(3, int), r"grad_outputs\[0\] has dtype int64, out has float64"),
+        (np.ones(3, complex), r"grad_outputs\[0\] has dtype complex128, out has float64"),
+        (np.full(3, np.nan), r"grad_outputs\[0\] holds nan"),
     ],
 )
 def test_a_cotangent_that_does_not_fit_is_refused(cotangent, message):

@@ -392,3 +392,19 @@ def test_an_exception_in_the_reference_says_where_it_was():
         examine(planted(1.0), np.asarray([0.3]), reference=reference.mpmath(lambda x: x[0] / 0))
 
     assert "raised in the reference" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"jvp": lambda x, v: None}, "the jvp= of the reference returned None"),
+        ({"vjp": lambda x, w: None}, "the vjp= of the reference returned None"),
+        ({"jvp": lambda x, v: 1j * v}, "is complex128 in out, which is real"),
+    ],
+)
+def test_a_derivative_of_a_reference_that_is_no_value_is_refused(given, words):
+    """Taken for zeros, or for its real part, it failed right rules."""
+    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
+
+    with pytest.raises(InputError, match=words):
+        examine(rule, np.linspace(0.1, 1, 4), reference=reference.derivative(**given), seed=0)
