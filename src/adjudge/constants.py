@@ -1150,10 +1150,15 @@ SMALLER_PROBE_PART = 0.5
 """In single precision a large probe may leave no digit of a right rule, and a gradient that is
 clipped would pass for it. What is clipped shrinks as well: less than this part of the image is
 left. The value is ours."""
-ABSORBED_UNITS = 64
-"""Sums of images may be apart by so many roundings of outputs of the usual magnitude. Without them
-the right jvp of a saturated softmax is called not additive at most seeds, and with many a rule is
-not told from a linear one where f is far larger than it moves. The value is ours."""
+ABSORBED_UNITS = 4
+"""Sums of images may be apart by so many roundings of what f does over the length in which it may
+move by all of itself. Without them the right rule of a saturated softmax is called not additive, at
+every seed in float32 and in sixteen bits, and with 64 a rule that drops small cotangents passes in
+float16. The value is ours."""
+ABSORBED_LENGTH = 1 / 64
+"""Far from zero that length is this part of x: logits of a hundred have the softmax of those around
+zero, and with 1 for every x a rule of `x**2` at 1e6 would not have to be additive in float32. The
+value is ours."""
 LOST_DIGITS = 1e-8
 """A derivative that is accepted for its own rounding is told to lose digits where it is off by more
 than this part of itself, half of the digits of float64. The value is ours. No verdict depends on

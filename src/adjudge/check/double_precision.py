@@ -107,6 +107,10 @@ class DoublePrecision:
     are roundings of the rule alone, and no function that is right but for its own rounding."""
     judged_past_casts: bool = False
     """Whether a derivative was judged without them."""
+    other_value: NotInDouble | None = None
+    """Why f is another function in double precision unless it is run without its conversions. The
+    values of a derivative do not say that, and in second order the numbers that JAX draws in float64
+    would be those of the float32 function."""
     problem: Problem | None = None
     """The problem in double precision, once it was asked for."""
 
@@ -284,6 +288,7 @@ def judge_in_double(
     Where the function does not run there, or is another one, `double.refused` says so afterwards.
     """
     provenance = composition.provenance
+    double.refused = double.refused or double.other_value
     outcome = _where_it_runs(composition, double, base, settings)
     # What the properties alone decided has no tallies: it was never judged in double precision.
     seen = outcome is not None and bool(outcome.tallies)
@@ -363,6 +368,7 @@ def _past_its_casts(
         )
         found = _where_it_runs(composition, again, _narrower(base, eps), settings)
         if found is not None:
+            double.other_value = refused if other else None
             double.refused, double.precision = None, again.precision
             double.judged_past_casts = past_casts
             return found

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from adjudge.constants import (
+    ABSORBED_LENGTH,
     ABSORBED_UNITS,
     EXTRA_RUNS,
     FAR_DISTANCES,
@@ -95,6 +96,7 @@ from adjudge.problem import (
     Stream,
     evaluate,
     generator,
+    largest,
     random_cotangent,
     random_entries,
 )
@@ -729,8 +731,8 @@ class Pullbacks:
         persist: a rule may forget an output where there are cotangents of several.
         """
         u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
-        pair, size = (together, u @ rows), np.abs(u) @ np.abs(rows)
-        found = list(self.rule.sums(pair, size))
+        pair, size, sums = (together, u @ rows), np.abs(u) @ np.abs(rows), self.rule.sums
+        found = list(sums(pair, size)) and list(sums(pair, size + self._absorbed()))
         rule = replace(self.rule, apply=partial(self.reverse.row, self.checks.base))
         whole, parts = self.cotangent, self.checks.base.Y.slices
         for part in parts if found else ():
@@ -902,8 +904,11 @@ class Pullbacks:
             tolerance = replace(self.checks.tolerance, atol=atol / images.size)
             rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
         *terms, together = of = [image / images.size for image in images.of]
-        size = np.sum(np.abs([one, *terms]), axis=0)
-        if not list(rule.sums((together, one + sum(terms)), size)):
+        pair, size = (together, one + sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
+        if not list(rule.sums(pair, size)):
+            return
+        size += self._absorbed(*(w / images.size for _, w in self._in_life(images.size)))
+        if not list(rule.sums(pair, size)):
             return
         if images.size < 1 and self.checks.short_of_range:
             # small numbers underflow in float16
@@ -928,6 +933,14 @@ class Pullbacks:
         *terms, together = plain
         whole = laid[-1][1]
         yield from rule.additive(self.cotangent, whole, (together, one + sum(terms)), size)
+
+    def _absorbed(self, *cotangents: Vector) -> Vector:
+        """Returns the sizes, by input, that stand for what a rule rounds away of these cotangents
+        and of `cotangent`; see `absorbed`.
+        """
+        checks, terms = self.checks, (self.cotangent, *cotangents)
+        moves = moved_by_all_of_x(checks)
+        return absorbed(checks, max(largest(w * moves) for w in terms) / lengths(checks.problem))
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
@@ -1171,21 +1184,17 @@ class Pushforwards:
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
         pair, size = (together, one + two), np.abs(one) + np.abs(two)
-        yield from rule.additive(u, u + v, pair, size + self._absorbed(u))
+        if list(rule.sums(pair, size)):
+            yield from rule.additive(u, u + v, pair, size + self._absorbed(u))
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(u, one, largest)
 
     def _absorbed(self, v: Vector) -> Vector:
-        """Returns the sizes of which the tolerance of identities is what `ABSORBED_UNITS` roundings
-        make of outputs of the usual magnitude of their leaf, as they move along a tangent.
-
-        A saturated softmax has the rounding of its largest output in all others, the same one at
-        every point nearby, and its right rule would be called not additive.
+        """Returns the sizes, by output, that stand for what a rule rounds away of this tangent; see
+        `absorbed`.
         """
-        checks, problem, base = self.checks, self.checks.problem, self.checks.base
-        part = float(np.max(np.abs(v) / problem.length_scales, initial=0.0))
-        units = ABSORBED_UNITS * checks.tolerance.eps / checks.tolerance.identity
-        return np.asarray(base.magnitude(base.values)[: base.Y.size] * (part * units))
+        checks = self.checks
+        return absorbed(checks, moved_by_all_of_x(checks) * largest(v / lengths(checks.problem)))
 
     def at_multiples(self) -> Iterator[Finding]:
         """Compares the image of a tangent of a derivative `(x, w) -> J*(x) w` with those at
@@ -1260,8 +1269,8 @@ class Pushforwards:
         if np.array_equal(part, v):
             return
         term, rest = rule.apply(part), rule.apply(v - part)
-        size = np.abs(term) + np.abs(rest) + self._absorbed(v)
-        found = list(rule.sums((one, term + rest), size))
+        pair, size = (one, term + rest), np.abs(term) + np.abs(rest)
+        found = list(rule.sums(pair, size)) and list(rule.sums(pair, size + self._absorbed(v)))
         if found and rule.persists(part, v, v - part):
             yield from found
 
@@ -1311,6 +1320,42 @@ class Pushforwards:
         with Catching() as caught, running(Source.DERIVATIVE):
             rows = self.rule.rows_under_vmap(lambda v: self.forward.push((*v, *rest), x)[0], pair)
         return caught.error is None and not all(map(self.checks.same_value, rows))
+
+
+def absorbed(checks: Identities, terms: Vector) -> Vector:
+    """Returns the sizes of which the tolerance of identities is what `ABSORBED_UNITS` roundings make
+    of `terms`, the largest numbers that a rule may add up.
+
+    The rule of a softmax is `p (w - sum(w p))`. Where one p is almost 1 the sum takes the digits of
+    a large w, and what small ones add to it is lost, in the same way at every point nearby. Without
+    this the right rule is called not additive, in PyTorch, in JAX and by hand.
+    """
+    return np.asarray(ABSORBED_UNITS * checks.tolerance.eps / checks.tolerance.identity * terms)
+
+
+def moved_by_all_of_x(checks: Identities) -> Vector:
+    """Returns how far f moves, by output, on the way from x to zero, as far as it is defined there.
+
+    The terms of its derivative are about as large, over the length of that way, though the
+    derivative at x may be far smaller. What f has besides, as `200 + sin(x)` has, is in no term.
+    Costs two evaluations. Ours.
+    """
+    problem, base = checks.problem, checks.base
+    moves = np.zeros(base.Y.size)
+    for part in (0.5, 0.0):
+        point = problem.clipped(part * problem.origin)
+        values = attempt(partial(evaluate, problem, base, point, Purpose.NEAR_X))
+        if values is not None:
+            moves = np.fmax(moves, np.abs(values - base.values)[: moves.size])
+    return np.where(np.isfinite(moves), moves, 0.0)
+
+
+def lengths(problem: Problem) -> Vector:
+    """Returns the lengths over which f may move by all of itself, by input: the scale of x, or 1
+    where that is longer, as for `exp`; what is far from 0 does so over `ABSORBED_LENGTH` of it.
+    """
+    scales = problem.length_scales
+    return np.asarray(np.clip(scales * ABSORBED_LENGTH, np.minimum(scales, 1.0), scales))
 
 
 def directions(problem: Problem) -> slice:
