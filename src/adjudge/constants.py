@@ -703,6 +703,16 @@ LADDER_ZERO_UNITS = 1536
 """A derivative of zero is accepted only if differences can show it, up to the rounding of f. A
 ladder of long steps has to show it to this many units of rounding over the scale of x. That is half
 again the error bar of its longest window, whose shortest step is 1/64 of that scale."""
+STILL_PART = 2.0**-10
+"""An output that stands still over a shorter step was rounded on the way, and shorter steps may
+show less than longer ones then. One whose error bar is a smaller part of the widest one has no say
+in this: beside a row whose numbers are a millionth of theirs the outputs of other rows stand still,
+and the right rule of a normalisation was left open. The value is ours."""
+STATIONARY_PART = 2.0**-20
+"""Or to this part of how far f moves to a side over the steps of that ladder. In a tail the ladder
+does not converge so far: it is off by a good part of what moves f. Without it the right zero of
+cosine similarity at parallel vectors stays open, and with 2^-27 at one seed of ten. The value is
+ours."""
 STANDSTILL_UNITS = 2.0**10
 """Noise about a constant, as that of `sin^2 + cos^2`, looks like the onset of a tail. Farther off f
 has to move by this many units of rounding. The value is ours and has no derivation."""

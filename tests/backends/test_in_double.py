@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from frameworks import jax, jnp, torch
-from scenarios import cells, on_both
+from scenarios import cells, on_both, over_seeds
 
 import adjudge
 from adjudge import Status, Verdict, examine
@@ -238,6 +238,33 @@ def test_softmax_and_attention_pass(dtype):
 
     assert report.verdict is Verdict.PASS, report
     assert report.provenance.note == "formula judged in float64"
+
+
+def causal(q, k, v):
+    mask = torch.full((4, 4), -torch.inf).to(q).triu(1)
+    return torch.softmax(q @ k.T / 3**0.5 + mask, -1) @ v
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+@pytest.mark.parametrize("drawn", [3, 6, 7, 14, 23])
+def test_what_a_saturated_attention_rounds_away_in_float32_is_no_error(drawn, seeds):
+    """Where a weight is 1 to rounding, a term is lost beside it at every point."""
+    random = torch.Generator().manual_seed(drawn)
+    q, k, v = (torch.randn(4, 3, generator=random) for _ in range(3))
+    for seed in seeds:
+        report = examine(causal, (5 * q, 5 * k, v), seed=seed, blame=False)
+        assert report.verdict is not Verdict.FAIL, str(report)
+
+
+@pytest.mark.backend("jax")
+@over_seeds(10)
+@pytest.mark.parametrize("x", [[40, 22, 10], [10, -24, 16, 40, -14, 22]])
+def test_a_derivative_below_the_smallest_number_of_float16_is_no_error(x, seeds):
+    for seed in seeds:
+        array = jnp.array(x, jnp.float16)
+        report = examine(jax.nn.softmax, array, seed=seed, compile=False, blame=False)
+        assert report.verdict is not Verdict.FAIL, str(report)
 
 
 @pytest.mark.backend("torch")

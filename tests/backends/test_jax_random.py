@@ -2,7 +2,7 @@
 
 import pytest
 from frameworks import jax, jnp
-from scenarios import seeds
+from scenarios import over_seeds, seeds
 
 import adjudge
 from adjudge.findings import Status, Verdict
@@ -60,3 +60,28 @@ def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(sampler, 
         return wrong(x + sampler(jax.random.key(3), x))
 
     assert adjudge.examine(f, x, seed=seed, **QUICK).verdict is Verdict.FAIL
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("modes", [["R", "RR"], ["F", "FF"], ["R", "FR"]])
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_numbers_drawn_in_the_usual_dtype_are_those_of_float32_in_second_order_too(
+    factor, modes, seeds
+):
+    """In float64 `normal` draws others, which makes another function of it."""
+
+    @jax.custom_jvp
+    def scale(s):
+        return jnp.exp(s)
+
+    @scale.defjvp
+    def of_scale(primals, tangents):
+        return scale(*primals), factor * scale(*primals) * tangents[0]
+
+    def f(s):
+        return scale(s) * jax.random.normal(jax.random.key(3), (4,))
+
+    x = jnp.array([0.7, -1.3, 2.1, 0.4])
+    for seed in seeds:
+        report = adjudge.examine(f, x, seed=seed, modes=modes, compile=False, blame=False)
+        assert report.verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL), str(report)

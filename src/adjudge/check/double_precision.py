@@ -108,9 +108,9 @@ class DoublePrecision:
     judged_past_casts: bool = False
     """Whether a derivative was judged without them."""
     other_value: NotInDouble | None = None
-    """Why f is another function in double precision unless it is run without its conversions. The
-    values of a derivative do not say that, and in second order the numbers that JAX draws in float64
-    would be those of the float32 function."""
+    """Why f is another function in double precision, where it was run without its conversions for
+    that. The values of a derivative do not say so: in second order the numbers that JAX draws in
+    float64 would be compared with those that it draws in float32."""
     problem: Problem | None = None
     """The problem in double precision, once it was asked for."""
 

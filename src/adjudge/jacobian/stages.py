@@ -75,7 +75,9 @@ from adjudge.constants import (
     SHRUNK_JUMP,
     SIGNIFICANT_BARS,
     STAIR_SPACINGS,
+    STATIONARY_PART,
     STEADY_PART,
+    STILL_PART,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
     TURN_DISTANCE,
@@ -134,6 +136,7 @@ from adjudge.problem import (
     evaluate,
     generator,
     halves,
+    largest,
     random_entries,
 )
 
@@ -871,7 +874,8 @@ class ThreeSteps(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         found = trial.along(Effort.THREE_STEPS)
-        if not found.ladders:
+        # f may not be defined at longer steps, and the column may have samples of a ladder already.
+        if found is trial.column:
             return trial
         compared = list(trial.columns.comparisons(found, trial.block, trial.pushed, final=True))
         fast = [_fast(comparison, found.relative) for _, comparison, _ in trial.compared]
@@ -1073,8 +1077,10 @@ def _stops(trial: Trial, finest: Column) -> bool:
     value does that was rounded on the way, or has a kink. Without it the noise of the inverse of an
     ill-conditioned matrix hides an error of 1e-6.
     """
-    before, after = trial.column.ladders[0], finest.ladders[0]
+    before, after, error = trial.column.ladders[0], finest.ladders[0], trial.column.estimate.error
     moved = _doubted_outputs(trial.columns, trial.compared) & trial.column.estimate.moved
+    # Others that the same projection adds up have a narrow bar, and need no shorter steps.
+    moved &= ~(error < STILL_PART * largest(error[moved]))
     # An even function of the step has the slope zero over each.
     moved &= np.any([sample.slope != 0 for sample in before], axis=0)
     kink = finest.estimate.half_gap
@@ -1709,7 +1715,8 @@ class LongLadder(Stage):
     """Leaves open the zeros of a column of zeros where f moves along it, and a ladder of long steps
     does not show that the derivative is zero.
 
-    At a stationary point the long ladder shows the zero to the rounding of f over the scale of x;
+    At a stationary point the long ladder shows the zero to the rounding of f over the scale of x,
+    or to a millionth of how far f moves to a side, as cosine similarity does at parallel vectors;
     in a tail it shows another slope, or f moves to one side of x alone. Motion that is no more than
     the scatter of f does not count. Costs up to thirty evaluations. Ours.
     """
@@ -1740,11 +1747,24 @@ class LongLadder(Stage):
         for one, (_, other, _) in zip(trial.compared, others, strict=True):
             comparison = one.comparison
             error = np.fmin(comparison.error, other.error + np.abs(other.reference))
-            wide = error > LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
+            shown = LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
+            if one.kind != "first":
+                shown = np.fmax(shown, STATIONARY_PART * _steepest_side(columns, far, one))
+            wide = error > shown
             if one.kind != "first":
                 wide |= columns.touching(one.kind, tail)[: wide.size]
             opened.append(one.opened(wide & comparison.agrees & comparison.moved))
         return trial.with_compared(opened, self.name)
+
+
+def _steepest_side(columns: Columns, far: Column, one: ModeComparison) -> Vector:
+    """Returns how far f moves to a side of x at most, over the length of the step, by entry."""
+    base, sides = columns.base, np.zeros(one.comparison.automatic.size)
+    for sample in far.ladders[0]:
+        for values in (sample.plus, sample.minus):
+            slope = (values - base.values)[: base.Y.size] / sample.step
+            sides = np.fmax(sides, np.abs(columns.row_values(one.kind, slope))[: sides.size])
+    return sides
 
 
 class ExactReplay(Stage):

@@ -1323,8 +1323,8 @@ class Pushforwards:
 
 
 def absorbed(checks: Identities, terms: Vector) -> Vector:
-    """Returns the sizes of which the tolerance of identities is what `ABSORBED_UNITS` roundings make
-    of `terms`, the largest numbers that a rule may add up.
+    """Returns the sizes of which the tolerance of identities is what `ABSORBED_UNITS` roundings
+    make of `terms`, the largest numbers that a rule may add up.
 
     The rule of a softmax is `p (w - sum(w p))`. Where one p is almost 1 the sum takes the digits of
     a large w, and what small ones add to it is lost, in the same way at every point nearby. Without

@@ -209,6 +209,21 @@ def test_an_infinite_derivative_at_a_vertical_tangent_is_left_open_and_the_rest_
 
 
 @over_seeds(10)
+@pytest.mark.parametrize("factor", [0.0, 1.01])
+def test_outputs_beside_a_vertical_tangent_in_the_same_entry_are_judged(factor, seeds):
+    """In full mode the column of that entry has finite rows as well."""
+
+    def vjp(x, w):
+        with np.errstate(all="ignore"):
+            return w[:1] / (2 * np.sqrt(x)) + factor * w[1:] * np.cos(x)
+
+    rule = ByHand(lambda x: np.concatenate([np.sqrt(x), np.sin(x)]), vjp=vjp)
+    for seed in seeds:
+        report = examine(rule, np.zeros(1), seed=seed, mode="full", blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)
+
+
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["auto", "full", "projected"])
 @pytest.mark.parametrize("rule", ["vjp", "jvp"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

@@ -171,3 +171,29 @@ def test_a_derivative_that_is_claimed_of_what_stands_still_is_not_passed(factor,
     assert report.verdict is not Verdict.PASS, report
     if factor == 1.0:  # right, for all that can be seen
         assert report.verdict is Verdict.INCONCLUSIVE, report
+
+
+def cosine(a, b):
+    return a @ b / np.sqrt((a @ a) * (b @ b))
+
+
+def cosine_vjp(part):
+    """The vjp of cosine similarity with this part of the projection onto each vector."""
+
+    def vjp(a, b, w):
+        length, y = np.sqrt((a @ a) * (b @ b)), cosine(a, b)
+        gradients = ((b, a), (a, b))
+        return tuple(w * (u / length - part * y * v / (v @ v)) for u, v in gradients)
+
+    return vjp
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("of_b", [1.0, -2.0])
+@pytest.mark.parametrize("a", [(3.0, 4.0), (1.0, 1.0, 1.0), (1.0, 2.0, 2.0)])
+def test_the_zero_of_cosine_similarity_at_parallel_vectors_is_shown_by_both_sides(a, of_b, seeds):
+    inputs = np.array(a), of_b * np.array(a)
+    for part, known in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
+        for seed in seeds:
+            report = examine(ByHand(cosine, vjp=cosine_vjp(part)), inputs, seed=seed, blame=False)
+            assert report.verdict is known, str(report)

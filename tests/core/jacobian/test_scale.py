@@ -235,3 +235,42 @@ def test_a_recursion_that_explodes_over_the_longest_steps_is_resolved_by_shorter
     for seed in seeds:
         assert examine(resonator(), a, seed=seed, blame=False).verdict is Verdict.PASS
         assert examine(resonator(1.001), a, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+def rows(p):
+    return p / np.sqrt((p * p).sum(1, keepdims=True))
+
+
+def rows_vjp(p, w):
+    length = np.sqrt((p * p).sum(1, keepdims=True))
+    return (w - rows(p) * (rows(p) * w).sum(1, keepdims=True)) / length
+
+
+def hyperbola(x):
+    return x / np.sqrt(x * x + 1e-6)
+
+
+BESIDE_ZERO = {
+    "a small row": (rows, rows_vjp, [[0, 1e-4], [1e2, 1]]),
+    "a smaller row": (rows, rows_vjp, [[0, 1e-2], [1e4, 1]]),
+    "a steep part": (
+        hyperbola,
+        lambda x, w: w * 1e-6 / (x * x + 1e-6) ** 1.5,
+        [0, 1e-3, -5e-4, 1e4, -1e4, 1, 0],
+    ),
+}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("name", BESIDE_ZERO)
+def test_a_zero_beside_large_entries_is_resolved_by_shorter_steps(name, seeds):
+    """It moves by the scale of the others, and those outputs that hardly depend on it stand still
+    over the shorter steps that it takes.
+    """
+    f, vjp, x = BESIDE_ZERO[name]
+    for factor, verdict in ((1.0, Verdict.PASS), (1.001, Verdict.FAIL)):
+        for seed in seeds:
+            rule = ByHand(f, vjp=lambda x, w, by=factor: by * vjp(x, w))
+            report = examine(rule, np.array(x, float), seed=seed, blame=False)
+            assert report.verdict is verdict, str(report)
+            assert all(0 <= part <= 1 for part in report.power.values())

@@ -3,7 +3,7 @@ zero in parts."""
 
 import numpy as np
 import pytest
-from scenarios import seeds
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Status, Verdict, examine
 from adjudge.findings import LayoutMatters, LayoutRaised, NotHomogeneous
@@ -471,3 +471,52 @@ def test_what_overflows_in_float32_inside_is_a_note(dtype, seed):
     ]
     assert infinite
     assert all(one.note for one in infinite)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def below(part):
+    """The vjp of a softmax that drops what is less than this part of its largest cotangent."""
+
+    def vjp(x, w):
+        y, kept = softmax(x), np.where(np.abs(w) < part * np.abs(w).max(), 0, w).astype(w.dtype)
+        return y * (kept - (kept * y).sum(-1, keepdims=True))
+
+    return vjp
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize(
+    ("x", "dtype"),
+    [
+        ([18, 0], "float32"),
+        ([17, 0, 1, -2], "float32"),
+        ([118, 100], "float32"),
+        ([[16, 0, 2], [1, 18, 3]], "float32"),
+        ([37, 0], "float64"),
+        ([10, 0], "float16"),
+        ([11, 0, 1, -2], "float16"),
+    ],
+)
+def test_a_saturated_softmax_is_additive(x, dtype, mode, seeds):
+    """`p (w - sum(w p))` loses the digits of small cotangents beside the large one of the output
+    that is almost 1, in the same way at every point nearby.
+    """
+    rule = ByHand(softmax, vjp=below(0.0))
+    for seed in seeds:
+        report = examine(rule, np.array(x, dtype), seed=seed, mode=mode, blame=False)
+        assert report.verdict is not Verdict.FAIL, str(report)
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("x", [[3, 0, 1, -1], [9, 0, 1, -1]])
+def test_a_softmax_that_drops_small_cotangents_is_not_additive(x, dtype, seeds):
+    for seed in seeds:
+        rule = ByHand(softmax, vjp=below(0.95))
+        report = examine(rule, np.array(x, dtype), seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)
