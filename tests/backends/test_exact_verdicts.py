@@ -361,6 +361,31 @@ def gelu_slope(x):
     return (1 + torch.erf(x / 2**0.5)) / 2 + x * density
 
 
+@over_seeds(10)
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+@pytest.mark.parametrize("x", [(10.0, -24, 16, 40, -14, 22), (5.0, 26, 3), (0.0, 20, 1)])
+def test_a_bar_of_rounding_that_is_too_wide_is_settled_by_its_scatter(x, factor, seeds):
+    """The derivatives of a saturated softmax, where neither differences nor the worst of what
+    rounding can do say enough.
+    """
+
+    class Softmax(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.softmax(x, -1)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, w):
+            (y,) = ctx.saved_tensors
+            return factor * y * (w - (w * y).sum())
+
+    for seed in seeds:
+        report = examine(Softmax.apply, tensor(*x), seed=seed, blame=False)
+        assert report.verdict is (PASS if factor == 1 else FAIL), str(report)
+
+
 @pytest.mark.parametrize("others", [(), (-35.7143,), (-14.3, -24.5, -35.7, 2.0)])
 def test_a_saturated_tail_is_no_kink(others):
     """`1 + erf(x)` at -25 has the same ball in 128 bits and in 512, as the hull of two branches

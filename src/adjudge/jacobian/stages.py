@@ -1587,32 +1587,10 @@ class ReplayedRounding(Stage):
         ]
         trial = self._allowed(trial, wide, failing)
         settled = [
-            self._settled(columns, found, sharp, one, mask)
+            _settled(columns, found, sharp, one, mask)
             for sharp, one, mask in zip(sharper, trial.compared, excused, strict=True)
         ]
         return trial.with_compared(settled, self.name)
-
-    def _settled(
-        self,
-        columns: Columns,
-        found: Column,
-        sharp: ModeComparison,
-        one: ModeComparison,
-        excused: NDArray[np.bool_],
-    ) -> ModeComparison:
-        """Returns the comparison `one` with what its bars leave open settled, where the scatter of
-        points close by is as much as a `sharp` bar has to allow.
-        """
-        wide = excused & one.comparison.undecided
-        if not np.any(wide) or one.kind == "first":
-            return one
-        without = sharp._replace(comparison=sharp.comparison.without_values(wide))
-        off = wide & without.comparison.fails
-        comparison = _allow_scatter(columns, without, found, off).comparison
-        settled = wide & comparison.agrees & ~comparison.undecided
-        kept = one.comparison.without_values(settled)
-        error = np.where(settled, comparison.error, kept.error)
-        return one._replace(comparison=replace(kept, error=error))
 
     def _allowed(
         self, trial: Trial, wide: list[ModeComparison], which: Sequence[NDArray[np.bool_]]
@@ -1776,7 +1754,9 @@ class ExactReplay(Stage):
     is right. What no rounding of the program, of its derivative or of x brings to the automatic
     value is wrong: a zero for `exp(-70)` is, and one for `s (1 - s)` at 40 is rounding, and stays
     open. Where differences say something else than the enclosure they have seen rounding, and are
-    put aside: without this stage the right derivative of `log(1 - tanh x)` at 18 fails. It needs
+    put aside: without this stage the right derivative of `log(1 - tanh x)` at 18 fails. The bar of
+    rounding is a worst case, and what it leaves open is settled by its scatter beside x, as in
+    `ReplayedRounding`: without that a softmax of one large entry stays open. It needs
     python-flint and an engine that tells what f did, and takes two recordings of f: one more beside
     x, which shows whether f did more than was recorded.
     The method is that of Johansson (IEEE Trans. Comput. 66, 2017); to ask it last is ours.
@@ -1845,6 +1825,13 @@ class ExactReplay(Stage):
         if after.fails or refuted:
             return after
         after = _without_residues(after)
+        replay = columns.by_replay()
+        if after.left and replay is not None and not coarse:
+            exact = replace(columns, estimator=replay)
+            within = [one.comparison.fails for one in right]
+            pairs = zip(right, after.compared, within, strict=True)
+            settled = [_settled(exact, found, sharp, one, mask) for sharp, one, mask in pairs]
+            after = replace(after, compared=settled)
         return trial if after.left else after
 
     @staticmethod
@@ -2225,6 +2212,28 @@ def _marked(mask: NDArray[np.bool_] | bool, where: list[int], size: int) -> NDAr
     marked = np.zeros(size, bool)
     marked[where] = mask
     return marked
+
+
+def _settled(
+    columns: Columns,
+    found: Column,
+    sharp: ModeComparison,
+    one: ModeComparison,
+    excused: NDArray[np.bool_],
+) -> ModeComparison:
+    """Returns the comparison `one` with what its bars leave open settled, where the scatter about
+    the estimator of `columns` at points close by is as much as a `sharp` bar has to allow.
+    """
+    wide = excused & one.comparison.undecided
+    if not np.any(wide) or one.kind == "first":
+        return one
+    without = sharp._replace(comparison=sharp.comparison.without_values(wide))
+    off = wide & without.comparison.fails
+    comparison = _allow_scatter(columns, without, found, off).comparison
+    settled = wide & comparison.agrees & ~comparison.undecided
+    kept = one.comparison.without_values(settled)
+    error = np.where(settled, comparison.error, kept.error)
+    return one._replace(comparison=replace(kept, error=error))
 
 
 def _allow_scatter(
