@@ -708,11 +708,6 @@ STILL_PART = 2.0**-10
 show less than longer ones then. One whose error bar is a smaller part of the widest one has no say
 in this: beside a row whose numbers are a millionth of theirs the outputs of other rows stand still,
 and the right rule of a normalisation was left open. The value is ours."""
-STATIONARY_PART = 2.0**-20
-"""Or to this part of how far f moves to a side over the steps of that ladder. In a tail the ladder
-does not converge so far: it is off by a good part of what moves f. Without it the right zero of
-cosine similarity at parallel vectors stays open, and with 2^-27 at one seed of ten. The value is
-ours."""
 STANDSTILL_UNITS = 2.0**10
 """Noise about a constant, as that of `sin^2 + cos^2`, looks like the onset of a tail. Farther off f
 has to move by this many units of rounding. The value is ours and has no derivation."""
@@ -1165,10 +1160,6 @@ ABSORBED_UNITS = 4
 move by all of itself. Without them the right rule of a saturated softmax is called not additive, at
 every seed in float32 and in sixteen bits, and with 64 a rule that drops small cotangents passes in
 float16. The value is ours."""
-ABSORBED_LENGTH = 1 / 64
-"""Far from zero that length is this part of x: logits of a hundred have the softmax of those around
-zero, and with 1 for every x a rule of `x**2` at 1e6 would not have to be additive in float32. The
-value is ours."""
 LOST_DIGITS = 1e-8
 """A derivative that is accepted for its own rounding is told to lose digits where it is off by more
 than this part of itself, half of the digits of float64. The value is ours. No verdict depends on

@@ -361,6 +361,22 @@ def gelu_slope(x):
     return (1 + torch.erf(x / 2**0.5)) / 2 + x * density
 
 
+class Softmax(torch.autograd.Function):
+    """A softmax whose gradient is off by a factor."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        y = torch.softmax(x, -1)
+        ctx.save_for_backward(y)
+        ctx.factor = factor
+        return y
+
+    @staticmethod
+    def backward(ctx, w):
+        (y,) = ctx.saved_tensors
+        return ctx.factor * y * (w - (w * y).sum()), None
+
+
 @over_seeds(10)
 @pytest.mark.parametrize("factor", [1.0, 1.01])
 @pytest.mark.parametrize("x", [(10.0, -24, 16, 40, -14, 22), (5.0, 26, 3), (0.0, 20, 1)])
@@ -368,22 +384,17 @@ def test_a_bar_of_rounding_that_is_too_wide_is_settled_by_its_scatter(x, factor,
     """The derivatives of a saturated softmax, where neither differences nor the worst of what
     rounding can do say enough.
     """
-
-    class Softmax(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = torch.softmax(x, -1)
-            ctx.save_for_backward(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, w):
-            (y,) = ctx.saved_tensors
-            return factor * y * (w - (w * y).sum())
-
     for seed in seeds:
-        report = examine(Softmax.apply, tensor(*x), seed=seed, blame=False)
+        rule = lambda x: Softmax.apply(x, factor)  # noqa: E731
+        report = examine(rule, tensor(*x), seed=seed, blame=False)
         assert report.verdict is (PASS if factor == 1 else FAIL), str(report)
+
+
+def test_what_was_compared_twice_is_counted_once_among_what_would_show():
+    for seed in range(10):
+        rule = lambda x: Softmax.apply(x, 1.001)  # noqa: E731
+        report = examine(rule, tensor(0.0, 20, 1), seed=seed, blame=False)
+        assert all(0 <= part <= 1 for part in report.power.values()), report.power
 
 
 @pytest.mark.parametrize("others", [(), (-35.7143,), (-14.3, -24.5, -35.7, 2.0)])

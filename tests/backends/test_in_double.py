@@ -257,6 +257,78 @@ def test_what_a_saturated_attention_rounds_away_in_float32_is_no_error(drawn, se
         assert report.verdict is not Verdict.FAIL, str(report)
 
 
+def in_narrow(f, wrong, dtype):
+    """`f` with its gradient, and what is `wrong` with that in one dtype alone."""
+
+    class Rule(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            ctx.save_for_backward(*inputs)
+            return f(*inputs)
+
+        @staticmethod
+        def backward(ctx, w):
+            inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+            with torch.enable_grad():
+                found = torch.autograd.grad(f(*inputs), inputs, w)
+            return tuple(wrong(g) if g.dtype == getattr(torch, dtype) else g for g in found)
+
+    return Rule.apply
+
+
+def layers(x):
+    weights = torch.randn(4, 4, generator=torch.Generator().manual_seed(1)).to(x.dtype)
+    return torch.tanh(weights @ torch.tanh(weights @ x))
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+@pytest.mark.parametrize("wrong", [lambda g: 2 * g, torch.zeros_like], ids=["twice", "zero"])
+@pytest.mark.parametrize("f", ["attention", "layers", "norm"])
+@pytest.mark.parametrize("dtype", LOW)
+def test_the_worst_that_roundings_can_do_hides_no_error_of_a_narrow_dtype(dtype, f, wrong, seeds):
+    random = torch.Generator().manual_seed(3)
+    q, k, v = (torch.randn(4, 3, generator=random).to(getattr(torch, dtype)) for _ in range(3))
+    functions = {
+        "attention": (causal, (q, k, v)),
+        "layers": (layers, (torch.tensor([0.3, 1, -0.5, 2], dtype=q.dtype),)),
+        "norm": (
+            lambda x: torch.nn.functional.layer_norm(x, (4,)),
+            (torch.tensor([1.0, 2, 3, -4], dtype=q.dtype),),
+        ),
+    }
+    function, inputs = functions[f]
+    for seed in seeds:
+        rule = in_narrow(function, wrong, dtype)
+        report = examine(rule, inputs, seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)
+
+
+@pytest.mark.backend("jax")
+@over_seeds(10)
+@pytest.mark.parametrize("x", [[0.3, -1.1, 2.4, 0.9], [1, 2, 3.5], [0.7, -1.3, 2.1, 0.4, 0.05]])
+def test_a_value_that_is_zero_to_rounding_is_another_zero_under_reverse_mode(x, seeds):
+    """JAX adds in another order under `jax.vjp` than outside of it, and in another one compiled."""
+
+    def mean(x):
+        return ((x - x.mean()) / x.std()).mean()
+
+    @jax.custom_vjp
+    def off(x):
+        return mean(x)
+
+    off.defvjp(lambda x: (mean(x) + 1e-4, x), lambda x, w: (0 * x,))
+    for seed in seeds:
+        for f, verdict in (
+            (mean, Verdict.PASS),
+            (jax.jit(mean), Verdict.PASS),
+            (off, Verdict.FAIL),
+        ):
+            array = jnp.array(x, jnp.float32)
+            report = examine(f, array, seed=seed, compile=False, blame=False)
+            assert report.verdict is verdict, str(report)
+
+
 @pytest.mark.backend("jax")
 @over_seeds(10)
 @pytest.mark.parametrize("x", [[40, 22, 10], [10, -24, 16, 40, -14, 22]])

@@ -75,7 +75,6 @@ from adjudge.constants import (
     SHRUNK_JUMP,
     SIGNIFICANT_BARS,
     STAIR_SPACINGS,
-    STATIONARY_PART,
     STEADY_PART,
     STILL_PART,
     TRACED_PROJECTIONS,
@@ -1694,9 +1693,10 @@ class LongLadder(Stage):
     does not show that the derivative is zero.
 
     At a stationary point the long ladder shows the zero to the rounding of f over the scale of x,
-    or to a millionth of how far f moves to a side, as cosine similarity does at parallel vectors;
-    in a tail it shows another slope, or f moves to one side of x alone. Motion that is no more than
-    the scatter of f does not count. Costs up to thirty evaluations. Ours.
+    or to what is allowed beside a derivative as large as f moves to a side, as cosine similarity
+    does at parallel vectors; in a tail it shows another slope, or f moves to one side of x alone.
+    Motion that is no more than the scatter of f does not count. Costs up to thirty evaluations.
+    Ours.
     """
 
     name = "ladder of long steps"
@@ -1727,7 +1727,8 @@ class LongLadder(Stage):
             error = np.fmin(comparison.error, other.error + np.abs(other.reference))
             shown = LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
             if one.kind != "first":
-                shown = np.fmax(shown, STATIONARY_PART * _steepest_side(columns, far, one))
+                sides = _steepest_side(columns, far, one)
+                shown = np.fmax(shown, comparison.tolerance.relative * sides)
             wide = error > shown
             if one.kind != "first":
                 wide |= columns.touching(one.kind, tail)[: wide.size]

@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from adjudge.constants import (
-    ABSORBED_LENGTH,
     ABSORBED_UNITS,
     EXTRA_RUNS,
     FAR_DISTANCES,
@@ -1334,11 +1333,12 @@ def absorbed(checks: Identities, terms: Vector) -> Vector:
 
 
 def moved_by_all_of_x(checks: Identities) -> Vector:
-    """Returns how far f moves, by output, on the way from x to zero, as far as it is defined there.
+    """Returns how far f moves, by output, on the way from x to zero, as far as it is defined there,
+    and at most its usual magnitude at x.
 
     The terms of its derivative are about as large, over the length of that way, though the
-    derivative at x may be far smaller. What f has besides, as `200 + sin(x)` has, is in no term.
-    Costs two evaluations. Ours.
+    derivative at x may be far smaller. What f has besides, as `200 + sin(x)` has, is in no term,
+    and neither is what it has elsewhere, as `exp` at -20. Costs two evaluations. Ours.
     """
     problem, base = checks.problem, checks.base
     moves = np.zeros(base.Y.size)
@@ -1347,15 +1347,15 @@ def moved_by_all_of_x(checks: Identities) -> Vector:
         values = attempt(partial(evaluate, problem, base, point, Purpose.NEAR_X))
         if values is not None:
             moves = np.fmax(moves, np.abs(values - base.values)[: moves.size])
+    moves = np.fmin(moves, base.magnitude(base.values)[: moves.size])
     return np.where(np.isfinite(moves), moves, 0.0)
 
 
 def lengths(problem: Problem) -> Vector:
     """Returns the lengths over which f may move by all of itself, by input: the scale of x, or 1
-    where that is longer, as for `exp`; what is far from 0 does so over `ABSORBED_LENGTH` of it.
+    where that is longer, as for `exp`.
     """
-    scales = problem.length_scales
-    return np.asarray(np.clip(scales * ABSORBED_LENGTH, np.minimum(scales, 1.0), scales))
+    return np.minimum(problem.length_scales, 1.0)
 
 
 def directions(problem: Problem) -> slice:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import (
     EXTRA_RUNS,
+    INSIDE_FACTOR,
     REFERENCE_VALUE_DISTANCES,
     REFERENCE_VALUE_UNITS,
     REORDERING_PART,
@@ -186,8 +187,10 @@ class Identities:
             if findings:
                 break
         yield from findings
-        if all(finding.note for finding in findings):
-            yield from self.equal(
+        if not all(finding.note for finding in findings):
+            return
+        found = list(
+            self.equal(
                 Status.INCONSISTENT,
                 rule.letter,
                 self.base.Y,
@@ -195,6 +198,11 @@ class Identities:
                 partial(ValueUnder, rule=rule),
                 Remedy.RETURN_VALUE,
             )
+        )
+        # The mean of what was normalised is zero to the rounding of its terms.
+        moves = self.base.rounding_of_all if found else None
+        if moves is None or np.any(np.abs(value - plain) > INSIDE_FACTOR * moves[: plain.size]):
+            yield from found
 
     def same_value(self, value: Vector) -> bool:
         """Returns whether this is f(x), to rounding and to what the caller allows."""

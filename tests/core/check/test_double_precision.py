@@ -444,3 +444,31 @@ def test_numbers_beyond_the_range_of_a_narrow_dtype_are_another_derivative(size,
 
         assert report.verdict is verdict, report
         assert "judged natively" in report.provenance.note
+
+
+def weights(q, k):
+    """Those of causal attention."""
+    score = q @ k.T / q.dtype.type(3**0.5)
+    score = np.where(np.tri(len(q)) > 0, score, -np.inf).astype(q.dtype)
+    e = np.exp(score - score.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention_vjp(q, k, v, w):
+    p, back = weights(q, k), w @ v.T
+    back = p * (back - (back * p).sum(-1, keepdims=True)) / q.dtype.type(3**0.5)
+    return back @ k, back.T @ q, p.T @ w
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("drawn", [6, 18])
+def test_attention_whose_weights_are_one_to_rounding_loses_digits_that_double_scatters_too(
+    drawn, seeds
+):
+    """In double it loses more of them than single precision has."""
+    random = np.random.default_rng(drawn)
+    inputs = [(size * random.normal(size=(4, 3))).astype(np.float32) for size in (5, 5, 1)]
+    rule = ByHand(lambda q, k, v: weights(q, k) @ v, vjp=attention_vjp)
+    for seed in seeds:
+        report = examine(rule, tuple(inputs), seed=seed, blame=False)
+        assert report.verdict is not Verdict.FAIL, text_of(report)

@@ -215,7 +215,8 @@ def test_outputs_beside_a_vertical_tangent_in_the_same_entry_are_judged(factor, 
 
     def vjp(x, w):
         with np.errstate(all="ignore"):
-            return w[:1] / (2 * np.sqrt(x)) + factor * w[1:] * np.cos(x)
+            steep = np.where(w[:1] == 0, 0.0, w[:1] / (2 * np.sqrt(x)))
+        return steep + factor * w[1:] * np.cos(x)
 
     rule = ByHand(lambda x: np.concatenate([np.sqrt(x), np.sin(x)]), vjp=vjp)
     for seed in seeds:

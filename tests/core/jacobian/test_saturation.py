@@ -192,8 +192,14 @@ def cosine_vjp(part):
 @pytest.mark.parametrize("of_b", [1.0, -2.0])
 @pytest.mark.parametrize("a", [(3.0, 4.0), (1.0, 1.0, 1.0), (1.0, 2.0, 2.0)])
 def test_the_zero_of_cosine_similarity_at_parallel_vectors_is_shown_by_both_sides(a, of_b, seeds):
+    """A tangent along the vectors hardly moves it, and leaves one seed of fifty open."""
     inputs = np.array(a), of_b * np.array(a)
-    for part, known in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
-        for seed in seeds:
-            report = examine(ByHand(cosine, vjp=cosine_vjp(part)), inputs, seed=seed, blame=False)
-            assert report.verdict is known, str(report)
+
+    def verdicts(part):
+        rule = ByHand(cosine, vjp=cosine_vjp(part))
+        return [examine(rule, inputs, seed=seed, blame=False).verdict for seed in seeds]
+
+    right = verdicts(1.0)
+    assert Verdict.FAIL not in right
+    assert right.count(Verdict.PASS) >= len(right) - 1
+    assert set(verdicts(0.0)) == {Verdict.FAIL}

@@ -520,3 +520,26 @@ def test_a_softmax_that_drops_small_cotangents_is_not_additive(x, dtype, seeds):
         rule = ByHand(softmax, vjp=below(0.95))
         report = examine(rule, np.array(x, dtype), seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL, str(report)
+
+
+TAILS = {
+    "exp": (np.exp, np.exp, (-20, -40)),
+    "a sigmoid": (
+        lambda x: 1 / (1 + np.exp(-x)),
+        lambda x: np.exp(-x) / (1 + np.exp(-x)) ** 2,
+        (-20, -40),
+    ),
+    "a bell": (lambda x: np.exp(-x * x), lambda x: -2 * x * np.exp(-x * x), (-4.5, -6.3)),
+}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", TAILS)
+def test_what_f_does_far_off_hides_no_rule_that_is_not_linear(name, dtype, seeds):
+    f, slope, places = TAILS[name]
+    x = np.array([1, 1.05, 0.95, 1.01]) * places[dtype == "float64"]
+    rule = ByHand(f, vjp=lambda x, w: (np.where(np.abs(w) < 0.1, 0, w) * slope(x)).astype(x.dtype))
+    for seed in seeds:
+        report = examine(rule, x.astype(dtype), seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)
