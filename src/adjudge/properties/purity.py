@@ -199,10 +199,12 @@ class Identities:
                 Remedy.RETURN_VALUE,
             )
         )
-        # The mean of what was normalised is zero to the rounding of its terms.
+        # The mean of what was normalised is zero to the rounding of its terms, and may be another
+        # zero where they are added in another order.
         moves = self.base.rounding_of_all if found else None
-        if moves is None or np.any(np.abs(value - plain) > INSIDE_FACTOR * moves[: plain.size]):
-            yield from found
+        if moves is not None and moves.size == plain.size:
+            found = found if np.any(np.abs(value - plain) > INSIDE_FACTOR * moves) else []
+        yield from found
 
     def same_value(self, value: Vector) -> bool:
         """Returns whether this is f(x), to rounding and to what the caller allows."""
