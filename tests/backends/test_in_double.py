@@ -283,7 +283,7 @@ def layers(x):
 
 @pytest.mark.backend("torch")
 @over_seeds(10)
-@pytest.mark.parametrize("wrong", [lambda g: 2 * g, torch.zeros_like], ids=["twice", "zero"])
+@pytest.mark.parametrize("wrong", [2.0, 0.0])
 @pytest.mark.parametrize("f", ["attention", "layers", "norm"])
 @pytest.mark.parametrize("dtype", LOW)
 def test_the_worst_that_roundings_can_do_hides_no_error_of_a_narrow_dtype(dtype, f, wrong, seeds):
@@ -299,13 +299,13 @@ def test_the_worst_that_roundings_can_do_hides_no_error_of_a_narrow_dtype(dtype,
     }
     function, inputs = functions[f]
     for seed in seeds:
-        rule = in_narrow(function, wrong, dtype)
+        rule = in_narrow(function, lambda g: wrong * g, dtype)
         report = examine(rule, inputs, seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL, str(report)
 
 
 @pytest.mark.backend("jax")
-@over_seeds(10)
+@over_seeds(10, always=1)
 @pytest.mark.parametrize("x", [[0.3, -1.1, 2.4, 0.9], [1, 2, 3.5], [0.7, -1.3, 2.1, 0.4, 0.05]])
 def test_a_value_that_is_zero_to_rounding_is_another_zero_under_reverse_mode(x, seeds):
     """JAX adds in another order under `jax.vjp` than outside of it, and in another one compiled."""
