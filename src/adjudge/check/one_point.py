@@ -211,7 +211,7 @@ def _power(tallies: Sequence[Tally]) -> dict[float, float]:
         weighed += inputs.weighed
         for k, error in enumerate(ERRORS):
             # An entry shows where its input does and its output does.
-            part = min(outputs.shown[k] / outputs.weighed, 1.0) if outputs.weighed else 1.0
+            part = outputs.shown[k] / outputs.weighed if outputs.weighed else 1.0
             # What was compared once more by itself may have shown the first time already.
             shown[error] += min(inputs.shown[k], inputs.weighed) * part
     for error in ERRORS if weighed else ():
