@@ -123,6 +123,9 @@ class LinearRule:
     image: Space
     likes: Arrays
     """Arrays of the shapes and dtypes of the image."""
+    terms: Callable[[Vector, Vector], Vector]
+    """Gives the largest numbers, by entry of the image, that the rule may add up for a probe, from
+    how far each output of f moves."""
     apply_turned: Callable[[Vector], Vector] | None = None
     """Gives the image of a probe that is transposed in memory, where that is another layout."""
     take_laid: Callable[[Layout, Problem, Vector, Vector], Vector] | None = None
@@ -449,26 +452,41 @@ class LinearRule:
             )
 
     def additive(
-        self, term: Vector, whole: Vector, pair: tuple[Vector, Vector], size: Vector
+        self, probes: Sequence[Vector], pair: tuple[Vector, Vector], size: Vector
     ) -> Iterator[Finding]:
-        """Compares the image of a sum of probes, which is `whole`, with the sum of their images, of
-        which `term` is one; `size` is that of the terms.
+        """Compares the image of a sum of probes, which is the last of `probes`, with the sum of
+        their images; the first of `probes` is one of the terms, and `size` is that of the images.
 
         It shows what homogeneity does not: a rule that clips or selects by the size of its probe,
         for instance. Where terms cancel inside of an ill-conditioned rule, its rounding is larger
         than that of its result, so what differs has to persist with other terms, and at other
         points.
         """
-        found = list(self.sums(pair, size))
-        if found and self.persists(term, whole):
+        found = self.sums(probes, pair, size)
+        if found and self.persists(probes[0], probes[-1]):
             yield from found
 
-    def sums(self, pair: tuple[Vector, Vector], size: Vector) -> Iterator[Finding]:
+    def sums(
+        self, probes: Iterable[Vector], pair: tuple[Vector, Vector], size: Vector
+    ) -> list[Finding]:
         """Compares the image of a sum with the sum of images, relative to the terms alone: whether
         what differs is a residue of rounding shows where it is asked for at other points.
+
+        What differs may also be what the rule rounds away of these probes. That of a softmax is
+        `p (w - sum(w p))`. Where one p is almost 1 the sum takes the digits of a large w, and what
+        small ones add to it is lost, in the same way at every point nearby. Without this the right
+        rule is called not additive, in PyTorch, in JAX and by hand. It is asked for where something
+        differs, since it costs evaluations.
         """
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
-        yield from self.equal(Status.NONLINEAR, pair, differ, remedy, size, strict=True)
+        equal = partial(self.equal, Status.NONLINEAR, pair, differ, remedy, strict=True)
+        found = list(equal(size))
+        if not found:
+            return []
+        eps, identity = self.checks.tolerance.eps, self.checks.tolerance.identity
+        moves = moved_by_all_of_x(self.checks)
+        terms = np.max([self.terms(probe, moves) for probe in probes], axis=0)
+        return list(equal(size + ABSORBED_UNITS * eps / identity * terms))
 
     def persists(self, term: Vector, whole: Vector, rest: Vector | None = None) -> bool:
         """Returns whether the rule is not additive for two other probes either, by as much at
@@ -676,7 +694,17 @@ class Pullbacks:
         at = partial(_pulled_at, self.checks)
         turned = partial(_pulled_turned, self) if max(self.strided, default=0) > 1 else None
         laid = partial(_pulled_laid, self.checks) if any(self.strided) else None
-        return LinearRule(self.checks, Rule.VJP, apply, at, problem.X, problem.x, turned, laid)
+        return LinearRule(
+            self.checks,
+            Rule.VJP,
+            apply,
+            at,
+            problem.X,
+            problem.x,
+            partial(_terms_pulled, problem),
+            turned,
+            laid,
+        )
 
     @cached_property
     def cotangent(self) -> Vector:
@@ -730,10 +758,9 @@ class Pullbacks:
         persist: a rule may forget an output where there are cotangents of several.
         """
         u = self.cotangent if self.checks.probes.full else np.ones(rows.shape[0])
-        pair, size, sums = (together, u @ rows), np.abs(u) @ np.abs(rows), self.rule.sums
-        found = list(sums(pair, size)) and list(sums(pair, size + self._absorbed()))
-        rule = replace(self.rule, apply=partial(self.reverse.row, self.checks.base))
         whole, parts = self.cotangent, self.checks.base.Y.slices
+        found = self.rule.sums([whole], (together, u @ rows), np.abs(u) @ np.abs(rows))
+        rule = replace(self.rule, apply=partial(self.reverse.row, self.checks.base))
         for part in parts if found else ():
             rest = whole.copy()
             rest[part] = 0.0
@@ -904,10 +931,13 @@ class Pullbacks:
             rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
         *terms, together = of = [image / images.size for image in images.of]
         pair, size = (together, one + sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
-        if not list(rule.sums(pair, size)):
-            return
-        size += self._absorbed(*(w / images.size for _, w in self._in_life(images.size)))
-        if not list(rule.sums(pair, size)):
+
+        def probes() -> Iterator[Vector]:  # they may be large
+            yield self.cotangent
+            for _, w in self._in_life(images.size):
+                yield w / images.size
+
+        if not rule.sums(probes(), pair, size):
             return
         if images.size < 1 and self.checks.short_of_range:
             # small numbers underflow in float16
@@ -930,16 +960,7 @@ class Pullbacks:
                     yield from found
                     return
         *terms, together = plain
-        whole = laid[-1][1]
-        yield from rule.additive(self.cotangent, whole, (together, one + sum(terms)), size)
-
-    def _absorbed(self, *cotangents: Vector) -> Vector:
-        """Returns the sizes, by input, that stand for what a rule rounds away of these cotangents
-        and of `cotangent`; see `absorbed`.
-        """
-        checks, terms = self.checks, (self.cotangent, *cotangents)
-        moves = moved_by_all_of_x(checks)
-        return absorbed(checks, max(largest(w * moves) for w in terms) / lengths(checks.problem))
+        yield from rule.additive([*probes()], (together, one + sum(terms)), size)
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
@@ -1137,8 +1158,8 @@ class Pushforwards:
 
         likes = base.arrays[: len(base.Y.leaves)]
 
-        at = partial(_pushed_at, self.checks)
-        return LinearRule(self.checks, Rule.JVP, apply, at, base.Y, likes)
+        at, terms = partial(_pushed_at, self.checks), partial(_terms_pushed, self.checks.problem)
+        return LinearRule(self.checks, Rule.JVP, apply, at, base.Y, likes, terms)
 
     @property
     def _tangent(self) -> Vector:
@@ -1182,18 +1203,10 @@ class Pushforwards:
         X, streams = checks.problem.X, (Stream.PUSHED_TANGENT, Stream.SECOND_PUSHED_TANGENT)
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
-        pair, size = (together, one + two), np.abs(one) + np.abs(two)
-        if list(rule.sums(pair, size)):
-            yield from rule.additive(u, u + v, pair, size + self._absorbed(u))
+        size = np.abs(one) + np.abs(two)
+        yield from rule.additive([u, v, u + v], (together, one + two), size)
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(u, one, largest)
-
-    def _absorbed(self, v: Vector) -> Vector:
-        """Returns the sizes, by output, that stand for what a rule rounds away of this tangent; see
-        `absorbed`.
-        """
-        checks = self.checks
-        return absorbed(checks, moved_by_all_of_x(checks) * largest(v / lengths(checks.problem)))
 
     def at_multiples(self) -> Iterator[Finding]:
         """Compares the image of a tangent of a derivative `(x, w) -> J*(x) w` with those at
@@ -1237,7 +1250,7 @@ class Pushforwards:
             size += np.abs(zeros)
             if undefined:
                 yield from self._undefined(leaves, part, zeros)
-        found = list(rule.sums((one, total), size))
+        found = rule.sums([v], (one, total), size)
         for leaves in parts if found else ():
             part = restricted(X, v, *leaves)
             if rule.persists(part, v, v - part):
@@ -1269,7 +1282,7 @@ class Pushforwards:
             return
         term, rest = rule.apply(part), rule.apply(v - part)
         pair, size = (one, term + rest), np.abs(term) + np.abs(rest)
-        found = list(rule.sums(pair, size)) and list(rule.sums(pair, size + self._absorbed(v)))
+        found = rule.sums([v], pair, size)
         if found and rule.persists(part, v, v - part):
             yield from found
 
@@ -1319,17 +1332,6 @@ class Pushforwards:
         with Catching() as caught, running(Source.DERIVATIVE):
             rows = self.rule.rows_under_vmap(lambda v: self.forward.push((*v, *rest), x)[0], pair)
         return caught.error is None and not all(map(self.checks.same_value, rows))
-
-
-def absorbed(checks: Identities, terms: Vector) -> Vector:
-    """Returns the sizes of which the tolerance of identities is what `ABSORBED_UNITS` roundings
-    make of `terms`, the largest numbers that a rule may add up.
-
-    The rule of a softmax is `p (w - sum(w p))`. Where one p is almost 1 the sum takes the digits of
-    a large w, and what small ones add to it is lost, in the same way at every point nearby. Without
-    this the right rule is called not additive, in PyTorch, in JAX and by hand.
-    """
-    return np.asarray(ABSORBED_UNITS * checks.tolerance.eps / checks.tolerance.identity * terms)
 
 
 def moved_by_all_of_x(checks: Identities) -> Vector:
@@ -1419,6 +1421,16 @@ def elsewhere(
     if found != expected:
         detail = WrongAttribute(rule, Attribute.DEVICE, found, expected)
         yield Finding(Status.WRONG_DEVICE, mode, name, detail, Remedy.RETURN_ATTRIBUTE)
+
+
+def _terms_pulled(problem: Problem, w: Vector, moves: Vector) -> Vector:
+    """Returns how large the numbers are, by input, that a vjp may add up for a cotangent."""
+    return np.asarray(largest(w * moves) / lengths(problem))
+
+
+def _terms_pushed(problem: Problem, v: Vector, moves: Vector) -> Vector:
+    """Returns how large the numbers are, by output, that a jvp may add up for a tangent."""
+    return np.asarray(moves * largest(v / lengths(problem)))
 
 
 def _pulled_turned(pullbacks: Pullbacks, w: Vector) -> Vector:

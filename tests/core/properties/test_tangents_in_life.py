@@ -138,3 +138,35 @@ def test_a_saturated_softmax_is_additive(gaps, thorough, seeds):
         rule = ByHand(softmax, jvp=jvp)
         report = examine(rule, x, seed=seed, thorough=thorough)
         assert report.verdict is not Verdict.FAIL, str(report)
+
+
+def of_two(rule):
+    """A softmax of the entries of two arrays; `rule` makes one tangent of theirs."""
+
+    def jvp(a, b, da, db):
+        y, v = softmax(np.concatenate([a, b])), rule(da, db)
+        return (y * (v - y @ v)).astype(a.dtype)
+
+    return ByHand(lambda a, b: softmax(np.concatenate([a, b])), jvp=jvp)
+
+
+@over_seeds(10)
+@pytest.mark.parametrize(
+    ("largest", "dtype"), [(18, "float32"), (16, "float32"), (10, "float16"), (8, "float16")]
+)
+def test_a_saturated_softmax_of_two_arrays_is_the_sum_of_what_each_gives(largest, dtype, seeds):
+    x = np.array([largest], dtype), np.array([0, 0.5], dtype)
+    rule = of_two(lambda da, db: np.concatenate([da, db]))
+    for seed in seeds:
+        report = examine(rule, x, seed=seed, modes=["F"], blame=False)
+        assert report.verdict is not Verdict.FAIL, str(report)
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_softmax_that_forgets_one_tangent_beside_another_is_not_that_sum(dtype, seeds):
+    x = np.array([3], dtype), np.array([0, 0.5], dtype)
+    rule = of_two(lambda da, db: np.concatenate([da, 0 * db if np.any(da) else db]))
+    for seed in seeds:
+        report = examine(rule, x, seed=seed, modes=["F"], blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)
