@@ -207,13 +207,11 @@ def of_second_order(
 def _power(tallies: Sequence[Tally]) -> dict[float, float]:
     weighed, shown = 0, dict.fromkeys(ERRORS, 0.0)
     for tally in tallies:
-        inputs, outputs = tally.inputs, tally.outputs
-        weighed += inputs.weighed
-        for k, error in enumerate(ERRORS):
-            # An entry shows where its input does and its output does.
-            part = outputs.shown[k] / outputs.weighed if outputs.weighed else 1.0
-            # What was compared once more by itself may have shown the first time already.
-            shown[error] += min(inputs.shown[k], inputs.weighed) * part
+        outputs = tally.outputs.weighed
+        weighed += tally.inputs.weighed
+        # An entry shows where its input does and its output does.
+        for error, one, other in zip(ERRORS, tally.inputs.shown, tally.outputs.shown, strict=True):
+            shown[error] += one * (other / outputs if outputs else 1.0)
     for error in ERRORS if weighed else ():
         shown[error] /= weighed
     return shown if weighed else {}

@@ -9,7 +9,7 @@ evaluations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -597,28 +597,48 @@ have shown."""
 class Power:
     """How many of some entries would show if they were off by each of `ERRORS`."""
 
-    weighed: int = 0
-    shown: list[int] = field(default_factory=([0] * len(ERRORS)).copy)
+    levels: dict[Hashable, NDArray[np.int8]] = field(default_factory=dict)
+    """By sum, or by column, a number for each entry: zero where it has no part in what is compared,
+    and else one more than the number of `ERRORS` that would show."""
 
     def weigh(
-        self, parts: Vector, bound: Vector, before: Vector | None = None, *, again: bool = False
+        self,
+        key: Hashable,
+        parts: Vector,
+        bound: Vector,
+        *,
+        of: tuple[int, slice] | None = None,
+        again: bool = False,
     ) -> int:
         """Counts the entries that would show, and returns how many would not show at the largest of
         `ERRORS`.
 
         `parts` are the terms of the compared sums, and `bound` is what each sum may differ by
-        before it is traced to its entries. With `again` the entries were counted before; they
-        showed then from the errors `before` on, or not at all.
+        before it is traced to its entries. They are all of those of `key`, or `of` so many the
+        slice. What is compared `again` shows where it does either time, and no other entries count.
         """
-        sizes, already = np.abs(parts), self.shown[0]
-        weighed = int(np.count_nonzero(sizes))
-        for k, error in enumerate(ERRORS):
-            shows = sizes > bound / error
-            if before is not None:
-                shows &= ~(before < error)
-            self.shown[k] += int(np.count_nonzero(shows))
-        self.weighed += 0 if again else weighed
-        return weighed - (self.shown[0] - already)
+        sizes = np.abs(parts)
+        levels = (sizes != 0).astype(np.int8)
+        for error in ERRORS:
+            levels += sizes > bound / error
+        size, part = of or (sizes.size, slice(None))
+        known = self.levels.setdefault(key, np.zeros(size, np.int8))[part]
+        np.maximum(known, levels, out=known, where=(known > 0) if again else True)
+        return int(np.count_nonzero(levels == 1))
+
+    @property
+    def weighed(self) -> int:
+        """How many entries have a part in what was compared."""
+        return sum(int(np.count_nonzero(levels)) for levels in self.levels.values())
+
+    @property
+    def shown(self) -> list[int]:
+        """How many of them would show, for each of `ERRORS`."""
+        every = [
+            [int(np.count_nonzero(levels > k)) for k in range(1, len(ERRORS) + 1)]
+            for levels in self.levels.values()
+        ]
+        return np.sum(every, axis=0, dtype=int).tolist() if every else [0] * len(ERRORS)
 
 
 @dataclass

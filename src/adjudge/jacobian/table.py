@@ -273,8 +273,6 @@ class Item:
     """The estimate, where it is at hand."""
     pushed: Vector | None = None
     """The image of the tangent by forward mode, where it is at hand."""
-    before: Vector | None = None
-    """For hidden outputs, the relative errors from which they have shown beside the others."""
     depth: int = 0
     """How many times its entries have been taken out of larger columns, where they did not show.
     Such a comparison can fail, and adds to what would have shown. What it leaves open makes the
@@ -644,8 +642,8 @@ class Table:
             settled.update(coordinates)
             for one in trial.compared:
                 self._record(trial, one, len(coordinates))
-                inputs = self.tally(one.letter).inputs
-                inputs.weigh(one.comparison.automatic, one.comparison.allowed)
+                inputs, first = self.tally(one.letter).inputs, min(coordinates)
+                inputs.weigh(first, one.comparison.automatic, one.comparison.allowed)
             if trial.pushed is not None:
                 self._forward_against_reverse(trial)
         self.budget.columns += len(settled)
@@ -888,7 +886,7 @@ class Table:
 
     def _items(self, item: Item, groups: Iterable[Sequence[int]]) -> list[Item]:
         """Returns what is compared in place of `item`: these groups of its leaves."""
-        item = replace(item, found=None, pushed=None, before=None)
+        item = replace(item, found=None, pushed=None)
         return [
             replace(item, tangent=tangent)
             for leaves in groups
@@ -974,12 +972,14 @@ class Table:
             if kind != "rows":
                 continue
             tally, again, columns = self.tally(letter), item.depth > 0, trial.columns
-            if columns.base.alone:
-                self._weigh_again(item, tally, columns, comparison, found)
-                tally = Tally(tally.mode)  # inputs are counted where all outputs are compared
-            elif not (again or found.tangent.coordinate is not None):
+            alone, coordinate = columns.base.alone, found.tangent.coordinate
+            if alone or not (again or coordinate is not None):
+                power = tally.outputs if coordinate is None else tally.inputs
+                key = found.tangent.leaves if coordinate is None else coordinate
                 sizes, bound = parts_of_outputs(columns, comparison, found, kind)
-                tally.outputs.weigh(sizes, bound)
+                power.weigh(key, sizes, bound, again=alone)
+            if alone:
+                tally = Tally(tally.mode)  # inputs are counted where all outputs are compared
             too_small = undetectable(trial, tally, comparison, again=again)
             if trial.shown is not None and item.depth < SEPARATIONS:
                 # That has shown an error of a hundredth in the largest of them, and hardly more.
@@ -1005,25 +1005,11 @@ class Table:
         items: list[Item] = []
         if item.depth == SEPARATIONS or trial.columns.base.alone or self._failed:
             return []
-        hidden, smooth = self._hidden_outputs(item, trial), self._smooth_outputs(trial)
-        for outputs, before in (hidden, (smooth, None)):
+        hidden = hidden_outputs(trial) if trial.columns.tolerance.automatic else None
+        for outputs in (hidden, self._smooth_outputs(trial)):
             if outputs is not None and self.budget.allows(self.budget.column):
-                items.append(self._of_outputs(replace(item, before=before), trial, outputs))
+                items.append(self._of_outputs(item, trial, outputs))
         return items
-
-    def _hidden_outputs(
-        self, item: Item, trial: Trial
-    ) -> tuple[NDArray[np.bool_] | None, Vector | None]:
-        """Marks the outputs in which an error would not show beside the others, `None` where there
-        are none; and returns in times of its size what an error in each had to be to show.
-        """
-        columns, before = trial.columns, None
-        outputs = hidden_outputs(trial) if columns.tolerance.automatic else None
-        for _, comparison, kind in trial.compared if outputs is not None else ():
-            if kind == "rows" and not item.depth:
-                sizes, bound = parts_of_outputs(columns, comparison, trial.column, kind)
-                before = bound / sizes
-        return outputs, before
 
     def _smooth_outputs(self, trial: Trial) -> NDArray[np.bool_] | None:
         """Marks the outputs without a kink, `None` where no kink of others excuses the sum of all.
@@ -1057,15 +1043,6 @@ class Table:
         own = of_outputs(trial, outputs)
         item = replace(item, columns=own.columns, found=own.column, block=own.block)
         return replace(item, pushed=own.pushed, depth=item.depth + 1)
-
-    def _weigh_again(
-        self, item: Item, tally: Tally, columns: Columns, comparison: Comparison, found: Column
-    ) -> None:
-        """Counts hidden outputs that show by themselves."""
-        if item.before is not None:
-            power = tally.outputs if found.tangent.coordinate is None else tally.inputs
-            sizes, bound = parts_of_outputs(columns, comparison, found, "rows")
-            power.weigh(sizes, bound, item.before, again=True)
 
     def compare_separately(self, tangent: Tangent, block: ColumnBlock) -> None:
         """Compares entries that are too small to show among the others by themselves."""
@@ -1265,8 +1242,8 @@ def undetectable(
     were counted before.
     """
     columns, found, block = trial.columns, trial.column, trial.block
-    if found.tangent.coordinate is not None:
-        unseen = tally.inputs.weigh(comparison.automatic, comparison.allowed, again=again)
+    if (k := found.tangent.coordinate) is not None:
+        unseen = tally.inputs.weigh(k, comparison.automatic, comparison.allowed, again=again)
         if unseen and not (again or found.from_reference):
             count_saturated(columns, tally, comparison, found, block)
         return None
@@ -1279,8 +1256,10 @@ def undetectable(
         part = X.slices[j]
         v, its = found.vector[part], block.of_leaf(part)[1]
         terms = its * v
-        weigh = partial(tally.inputs.weigh, again=again)
-        count = list(map(weigh, terms, comparison.significance_bound))
+        count = [
+            tally.inputs.weigh(("row", i), row, bound, of=(X.size, part), again=again)
+            for i, (row, bound) in enumerate(zip(terms, comparison.significance_bound, strict=True))
+        ]
         any_small |= any(count)
         if found.from_reference or min(count, default=0) > CHANCE_PART * terms.shape[1]:
             share = np.max(np.abs(terms) / comparison.significance_bound[:, None], axis=0)

@@ -5,6 +5,7 @@ import pytest
 from scenarios import over_seeds
 
 from adjudge import ByHand, Verdict, examine
+from adjudge.jacobian.comparison import Power
 
 SPREAD = np.asarray([1e-12, 3e-10, 1e-7, 1e-3, 1.0, 2.0, 3.0, 40.0])
 
@@ -205,3 +206,17 @@ def test_an_entry_that_is_small_among_those_that_were_taken_out_is_taken_out_onc
         for factor in (0.0, -1.0, 2.0):
             wrong = examine(total(factor), DECADES, seed=seed, blame=False)
             assert wrong.verdict is Verdict.FAIL, (seed, factor)
+
+
+def test_an_entry_that_shows_twice_does_not_stand_for_one_that_never_shows():
+    power = Power()
+    power.weigh("row", np.array([1.0, 1e-9, 0.0]), np.array(1e-5))
+    power.weigh("row", np.array([1.0, 0.0, 1.0]), np.array(1e-7), again=True)
+
+    assert power.weighed == 2
+    assert power.shown == [1, 1, 1]
+
+    power.weigh("row", np.array([1e-9]), np.array(1e-12), of=(3, slice(1, 2)), again=True)
+
+    assert power.weighed == 2
+    assert power.shown == [2, 1, 1]
