@@ -517,7 +517,7 @@ class _Moving(Walk):
 
     def _moved(self, value: Any, *, linear: bool = False) -> Any:
         """Returns a moved value; one that is linear in tangents by a constant factor."""
-        dtype = jnp.result_type(value)
+        dtype = as_array(value).dtype
         if not jnp.issubdtype(dtype, jnp.inexact):
             return value
         eps = jnp.finfo(dtype).eps
@@ -565,13 +565,12 @@ class _PastCasts(Walk):
     whose spacing at 1 is larger than `coarsest` still rounds.
     """
 
-    into_custom = True
     chosen = 0
 
-    def __init__(self, x: Arrays, coarsest: float) -> None:
+    def __init__(self, x: Arrays, way: _Way) -> None:
         """There are no steps at first; `x` are the inputs."""
         super().__init__(x)
-        self._coarsest = coarsest
+        self._way, self._coarsest = way, way.coarsest
 
     def _step(
         self,
@@ -584,11 +583,13 @@ class _PastCasts(Walk):
     ) -> list[Known]:
         primitive, params = equation.primitive, equation.params
         values = [one.value for one in operands]
+        if primitive.name in CUSTOM:
+            return self._custom(equation, outputs, run, list(map(_widened, values)))
         if primitive.name != "bitcast_convert_type":
             values = list(map(_widened, values))
             if primitive.name == "convert_element_type":
                 values = [self._rounded(value, params["new_dtype"]) for value in values]
-            widened = partial(_wide_parameter, coarsest=self._coarsest)
+            widened = partial(_wide_parameter, way=self._way)
             params = {name: widened(value) for name, value in params.items()}
         if primitive.name == "reduce_precision" and (
             2.0 ** -params["mantissa_bits"] <= self._coarsest
@@ -603,6 +604,36 @@ class _PastCasts(Walk):
         pairs = zip(equation.outvars, found, strict=True)
         return [Known(value, value) for variable, value in pairs if variable in outputs]
 
+    def _custom(
+        self, equation: Any, outputs: Sequence[Any], run: FlatFunction, values: Sequence[Any]
+    ) -> list[Known]:
+        """Runs the call of a function with a derivative of its own, which it keeps. Without that a
+        rule that calls such a function has the derivative of its formula in second order, and a
+        wrong one passes.
+        """
+        avals = [atom.aval for atom in equation.invars]
+        moving = [k for k, one in enumerate(avals) if jnp.issubdtype(one.dtype, jnp.inexact)]
+        params = equation.params
+        called = _closed(params.get("call_jaxpr", params.get("fun_jaxpr")))
+        read = [k for k, variable in enumerate(equation.outvars) if variable in outputs]
+
+        def filled(x: Arrays) -> list[Any]:
+            given = list(values)
+            for k, one in zip(moving, x, strict=True):
+                given[k] = one
+            return given
+
+        def body(x: Arrays) -> Arrays:
+            found = _PastCasts(x, self._way).through(
+                called, list(map(constant, filled(x))), UNKNOWN, ""
+            )
+            return tuple([_widened(found[k].value) for k in read])
+
+        dtypes = [avals[k].dtype for k in moving]
+        both = self._way.with_rules(body, lambda x: run(tuple(filled(x))), dtypes)
+        chosen = both.forward if equation.primitive.name == "custom_jvp_call" else both.reverse
+        return [Known(one, one) for one in chosen(tuple([values[k] for k in moving]))]
+
     def _rounded(self, value: Any, dtype: Any) -> Any:
         """Returns double numbers as they are in `dtype`, where that is a coarse one."""
         kinds = dtype, jnp.result_type(value)
@@ -616,7 +647,8 @@ class _PastCasts(Walk):
 
 
 def _widened(value: Any) -> Any:
-    dtype = jnp.result_type(value)
+    # not `result_type`: of a weakly typed float32, as `0.5 * k` makes of integers, that is float64
+    dtype = as_array(value).dtype
     wide = _wide_dtype(dtype)
     return value if wide is dtype else jnp.asarray(value).astype(wide)
 
@@ -629,20 +661,20 @@ def _wide_dtype(value: Any) -> Any:
     return value if value == wide else wide
 
 
-def _wide_parameter(value: Any, coarsest: float) -> Any:
+def _wide_parameter(value: Any, way: _Way) -> Any:
     """Returns a parameter of an equation for double precision: a dtype, or a program, such as the
     function of two numbers by which entries are added up, or that by which a linear system is
     solved. A program that stayed narrow would be run on the memory of wide numbers.
     """
     if isinstance(value, tuple):
-        parts = [_wide_parameter(one, coarsest) for one in value]
+        parts = [_wide_parameter(one, way) for one in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if not isinstance(value, jex.Jaxpr | jex.ClosedJaxpr):
         return _wide_dtype(value)
     program = _closed(value)
 
     def past_casts(*leaves: Any) -> list[Any]:
-        walk = _PastCasts(leaves, coarsest)
+        walk = _PastCasts(leaves, way)
         found = walk.through(program, list(map(constant, leaves)), UNKNOWN, "")
         return [_widened(one.value) for one in found]
 
@@ -666,6 +698,68 @@ class PastCasts:
         return self.reverse(x)
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How functions are run past their conversions."""
+
+    coarsest: float
+    """The largest spacing at 1 of the dtypes to which numbers are not rounded."""
+    traced_in: Callable[[], AbstractContextManager[Any]]
+    """The context in which their programs are traced."""
+
+    def run(self, g: FlatFunction, dtypes: Sequence[Any], x: Arrays) -> Arrays:
+        """Returns `g` at `x`, past the conversions of the program that it is for these dtypes; what
+        follows in `x` is in the precision of the context.
+        """
+
+        def dtype_of(cotangent: Any) -> Any:
+            return jnp.result_type(complex if jnp.iscomplexobj(cotangent) else float)
+
+        with self.traced_in():
+            given = [*dtypes, *map(dtype_of, x[len(dtypes) :])]
+            like = [jax.ShapeDtypeStruct(one.shape, d) for one, d in zip(x, given, strict=True)]
+            closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*like)
+        walk = _PastCasts(x, self)
+        found = walk.through(closed, list(map(constant, x)), UNKNOWN, "")
+        return tuple([_widened(one.value) for one in found])
+
+    def with_rules(self, value: FlatFunction, f: FlatFunction, dtypes: Sequence[Any]) -> PastCasts:
+        """Returns `value`, which is `f` past its conversions, with the derivatives of `f`, a
+        function of arrays of these dtypes, by the rules that it has, run in the same way.
+        """
+        count = len(dtypes)
+
+        def of(arrays: Arrays, alike: Arrays) -> Arrays:
+            return tuple([one.astype(y.dtype) for one, y in zip(arrays, alike, strict=True)])
+
+        def pulled(arrays: Arrays) -> Arrays:
+            outputs, pull = jax.vjp(lambda *leaves: f(leaves), *arrays[:count])
+            return tuple(pull(of(arrays[count:], outputs)))
+
+        def pushed(arrays: Arrays) -> Arrays:
+            x, tangents = arrays[:count], of(arrays[count:], arrays[:count])
+            outputs, along = jax.jvp(lambda *leaves: f(leaves), x, tangents)
+            return (*outputs, *along)
+
+        @jax.custom_vjp
+        def reverse(x: Arrays) -> Arrays:
+            return value(x)
+
+        @jax.custom_jvp
+        def forward(x: Arrays) -> Arrays:
+            return value(x)
+
+        @forward.defjvp
+        def _(x: tuple[Arrays], v: tuple[Arrays]) -> tuple[Arrays, Arrays]:
+            both = self.run(pushed, dtypes, (*x[0], *v[0]))
+            return both[: len(both) // 2], both[len(both) // 2 :]
+
+        reverse.defvjp(
+            lambda x: (reverse(x), x), lambda x, w: (self.run(pulled, dtypes, (*x, *w)),)
+        )
+        return PastCasts(reverse, forward)
+
+
 def past_casts(
     f: FlatFunction,
     likes: Arrays,
@@ -676,49 +770,8 @@ def past_casts(
     in the context `traced_in`. The derivative is that of `f`, by the rules that `f` has, run in the
     same way.
     """
-    dtypes = [leaf.dtype for leaf in likes]
-
-    def dtype_of(cotangent: Any) -> Any:
-        return jnp.result_type(complex if jnp.iscomplexobj(cotangent) else float)
-
-    def run(g: FlatFunction, x: Arrays) -> Arrays:
-        with traced_in():
-            given = [*dtypes, *map(dtype_of, x[len(dtypes) :])]
-            like = [jax.ShapeDtypeStruct(one.shape, d) for one, d in zip(x, given, strict=True)]
-            closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*like)
-        walk = _PastCasts(x, coarsest)
-        found = walk.through(closed, list(map(constant, x)), UNKNOWN, "")
-        return tuple([_widened(one.value) for one in found])
-
-    count = len(dtypes)
-
-    def of(arrays: Arrays, alike: Arrays) -> Arrays:
-        return tuple([one.astype(y.dtype) for one, y in zip(arrays, alike, strict=True)])
-
-    def pulled(arrays: Arrays) -> Arrays:
-        outputs, pull = jax.vjp(lambda *leaves: f(leaves), *arrays[:count])
-        return tuple(pull(of(arrays[count:], outputs)))
-
-    def pushed(arrays: Arrays) -> Arrays:
-        x, tangents = arrays[:count], of(arrays[count:], arrays[:count])
-        outputs, along = jax.jvp(lambda *leaves: f(leaves), x, tangents)
-        return (*outputs, *along)
-
-    @jax.custom_vjp
-    def reverse(x: Arrays) -> Arrays:
-        return run(f, x)
-
-    @jax.custom_jvp
-    def forward(x: Arrays) -> Arrays:
-        return run(f, x)
-
-    @forward.defjvp
-    def _(x: tuple[Arrays], v: tuple[Arrays]) -> tuple[Arrays, Arrays]:
-        both = run(pushed, (*x[0], *v[0]))
-        return both[: len(both) // 2], both[len(both) // 2 :]
-
-    reverse.defvjp(lambda x: (reverse(x), x), lambda x, w: (run(pulled, (*x, *w)),))
-    return PastCasts(reverse, forward)
+    way, dtypes = _Way(coarsest, traced_in), [leaf.dtype for leaf in likes]
+    return way.with_rules(partial(way.run, f, dtypes), f, dtypes)
 
 
 def _closed(trace: Any) -> Any:

@@ -190,3 +190,83 @@ def test_an_error_far_below_what_float32_resolves_shows_past_it():
             found = adjudge.examine(lambda x, f=f: normalised(f, x), (x,), blame=False)
 
             assert found.verdict is verdict, str(found)
+
+
+def sigmoid(x):
+    return 1 / (1 + jnp.exp(-x))
+
+
+def slope_with_sign(kind, right):
+    """A function `(x, k) -> k swish'(x), sign(x)` for integers k, with a rule of its own."""
+
+    def value(x, k):
+        s = sigmoid(x)
+        return k * s * (1 + x * (1 - s)), jnp.sign(x).astype(jnp.int32)
+
+    def slope(x, k):
+        s = sigmoid(x)
+        # a number of Python times integers is a float32 of weak type
+        return 1.0 * k * s * (1 - s) * (2 + x * ((1 - 2 * s) if right else (1 - s)))
+
+    if kind == "vjp":
+        f = jax.custom_vjp(value)
+        f.defvjp(lambda x, k: (value(x, k), (x, k)), lambda kept, w: (slope(*kept) * w[0], None))
+        return f
+    f = jax.custom_jvp(value)
+
+    @f.defjvp
+    def _(primals, tangents):
+        y = f(*primals)
+        return y, (slope(*primals) * tangents[0], np.zeros(y[1].shape, jax.dtypes.float0))
+
+    return f
+
+
+def of_rule(f, x, k):
+    return f(x, k)
+
+
+def of_scan(f, x, k):
+    return jax.lax.scan(lambda carry, row: (carry, f(*row)), 0, (x, k))[1]
+
+
+@over_seeds(5, always=1)
+@pytest.mark.parametrize(
+    ("inside", "kind", "dtype", "cast"),
+    [
+        (of_rule, "jvp", "bfloat16", False),
+        (of_rule, "vjp", "bfloat16", True),
+        (of_scan, "jvp", "bfloat16", False),
+        long(of_rule, "jvp", "float32", True),
+        long(of_scan, "vjp", "bfloat16", True),
+    ],
+)
+def test_a_rule_inside_of_a_rule_is_kept(inside, kind, dtype, cast, seeds):
+    """In second order a formula would be differentiated in its place, and agree with itself."""
+
+    def swish(x):
+        return 2 * x * sigmoid(narrow(x).astype(x.dtype) if cast else x)
+
+    for right, verdict in ((True, Verdict.PASS), (False, Verdict.FAIL)):
+        inner, f = slope_with_sign(kind, right), jax.custom_vjp(swish)
+
+        def backward(x, w, inner=inner):
+            return (w * inside(inner, x, jnp.full(x.shape, 2))[0],)
+
+        f.defvjp(lambda x: (swish(x), x), backward)
+        x = jnp.asarray(np.random.default_rng(2).normal(size=(3, 4)), dtype)
+        for seed in seeds:
+            report = adjudge.examine(f, (x,), modes=["RR"], seed=seed, blame=False)
+
+            assert report.verdict is verdict, str(report)
+
+
+def test_a_number_of_python_times_integers_is_run_past_conversions():
+    """It is a float32 of weak type, whose dtype among others is that of the other."""
+    x, k = jnp.asarray(RANDOM.normal(size=5), jnp.float32), jnp.arange(1, 6)
+    for factor, verdict in ((1.0, Verdict.PASS), (0.97, Verdict.FAIL)):
+        f = sine(factor)
+        report = adjudge.examine(lambda x, f=f: wide(f(narrow(x))) * (0.3 * k), (x,), blame=False)
+
+        assert report.verdict is verdict, str(report)
+        assert "past its conversions to narrower dtypes" in report.provenance.note

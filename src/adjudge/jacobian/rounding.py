@@ -335,9 +335,15 @@ class DerivativeAtPoints:
             self.places.append(self._attempt(k, partial(self._place, k, point)))
 
     def _place(self, k: int, point: Vector) -> Reverse | Forward:
-        """Evaluates f at point `k`, unless that is x."""
-        base, at_x = self.at.base, k == 0 and self.from_x
-        problem = self.at.problem if at_x else replace(self.at.problem, origin=point)
+        """Evaluates f at point `k`, unless that is where it was evaluated before.
+
+        The cotangents of a second derivative are drawn in its dtype, so that two sides stand at
+        different points until they are told one. Without this no float32 derivative of second order
+        was compared with that in double at x, and the gap was taken for conditioning.
+        """
+        base, problem = self.at.base, self.at.problem
+        at_x = k == 0 and self.from_x and np.array_equal(point, problem.origin)
+        problem = problem if at_x else replace(problem, origin=point)
         if self.letter != "R":
             self.values[k] = base.values[: base.Y.size] if at_x else self.at.value(point)
             return Forward(problem)

@@ -1,5 +1,7 @@
 """`gradgradcheck`: the term in x, the term in w, and the first derivative itself."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scenarios import over_seeds
@@ -355,3 +357,37 @@ def test_a_small_entry_of_a_hessian_hides_behind_no_large_one(scale, wrong, by, 
     for seed in seeds:
         assert examine(given(np.ones(3)), x, seed=seed, blame=False).verdict is Verdict.PASS
         assert examine(given(bad), x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def slope_of_swish(x):
+    return sigmoid(x) * (1 + x * (1 - sigmoid(x)))
+
+
+def double_vjp_of_swish(x, w, u, *, narrow):
+    s = sigmoid(x)
+    last = (1 - s) if str(x.dtype) == narrow else (1 - 2 * s)
+    return w * u * s * (1 - s) * (2 + x * last), slope_of_swish(x) * u
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("shape", [(2,), (6,), (3, 4)])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("draw", [3, 5])
+def test_a_second_derivative_that_is_wrong_in_a_narrow_dtype_alone_fails(draw, dtype, shape, seeds):
+    """Both dtypes are compared at the same cotangent of the first derivative: each draws its own,
+    and the gap between two of them would excuse anything.
+    """
+    x = np.random.default_rng(draw).normal(size=shape).astype(dtype)
+    for narrow, verdict in (("", Verdict.PASS), (dtype, Verdict.FAIL)):
+        double_vjp = partial(double_vjp_of_swish, narrow=narrow)
+        rule = ByHand(
+            lambda x: x * sigmoid(x), vjp=lambda x, w: w * slope_of_swish(x), double_vjp=double_vjp
+        )
+        for seed in seeds:
+            report = examine(rule, x, modes=["RR"], seed=seed, blame=False)
+
+            assert report.verdict is verdict, str(report)
