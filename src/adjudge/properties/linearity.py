@@ -248,7 +248,7 @@ class LinearRule:
             return
         k, others = int(np.argmax(lost)), int(lost.sum()) - 1
         detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
-        entry, remedy = self.image.entry(k), Remedy.MULTIPLY_BY_PROBE
+        entry, remedy = self.image.entry(k), Remedy.STAY_FINITE
         narrow = self.checks.eps_inside > DOUBLE
         note = narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
         yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=note)

@@ -564,7 +564,8 @@ class _LowPrecision:
         """
         assert isinstance(self.high, Evaluator)
         eps = self.high.base.coarsest_eps
-        *_, apart = scatter(self.high.problem, eps, self.seed, None, take)
+        problem = replace(self.high.problem, origin=self.low.problem.origin)
+        *_, apart = scatter(problem, eps, self.seed, None, take)
         apart = np.max(apart, axis=0) if apart.ndim == 2 else apart
         counts = (apart > RULE_UNITS * eps * size) & (apart < (most or self.eps) * size)
         return np.where(counts, RULE_FACTOR * self.eps / eps * apart, 0.0)

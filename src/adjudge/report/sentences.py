@@ -954,6 +954,11 @@ REMEDIES = {
         "the rule loses digits in proportion to the size of its {rule.probe}, under a "
         "scaled loss for example"
     ),
+    Remedy.STAY_FINITE: (
+        "the dtype has room for a {rule.probe} of this size: where the {direction} pass has a "
+        "limit of its own (a square or an exponential of the {rule.probe}, a number of steps), "
+        "divide the {rule.probe} by its largest entry first, and multiply the result by that"
+    ),
     Remedy.ACCEPT_ANY_SIZE: (
         "the {direction} pass should take a {rule.probe} of any size: zeros come from what does "
         "not depend on the function, and large numbers from a scaled loss"

@@ -473,6 +473,21 @@ def test_what_overflows_in_float32_inside_is_a_note(dtype, seed):
     assert all(one.note for one in infinite)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_rule_with_a_limit_of_its_own_is_told_to_scale_what_it_is_given(scaled):
+    def limited(x, w):
+        return np.where(np.abs(w) > 1e5, np.nan, w) * np.cos(x)
+
+    def vjp(x, w):
+        largest = max(np.abs(w).max(), 1e-300) if scaled else 1.0
+        return limited(x, w / largest) * largest
+
+    report = examine(ByHand(np.sin, vjp=vjp), at(), seed=0)
+
+    assert report.verdict is (Verdict.PASS if scaled else Verdict.FAIL), str(report)
+    assert ("divide the cotangent by its largest entry" in str(report)) is not scaled
+
+
 def softmax(x):
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
