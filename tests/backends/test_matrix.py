@@ -288,6 +288,30 @@ def test_a_derivative_that_raises_is_raised_and_the_rest_is_judged(mode, x):
 
 
 @on_torch
+@pytest.mark.parametrize("modes", [["R"], ["RR"], ["FR"], ["RF", "RR"]])
+def test_what_the_function_itself_raises_comes_through_in_every_mode(x, modes):
+    """A rule would be blamed for it where modes of second order are asked for alone."""
+
+    def f(x):
+        raise ValueError("three is not a shape")
+
+    with pytest.raises(ValueError, match="three is not a shape"):
+        examine(f, x, modes=modes, seed=0)
+
+
+@on_torch
+@pytest.mark.parametrize("mode", ["RR", "FR"])
+def test_what_only_the_rule_raises_is_a_finding_of_its_mode(x, rule, mode):
+    def backward(x, w):
+        raise ValueError("three is not a shape")
+
+    report = examine(rule(lambda x: x**4, backward), x, modes=[mode], seed=0)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+    assert "raises ValueError: three is not a shape" in str(report)
+
+
+@on_torch
 def test_a_wrong_third_derivative_is_seen_by_order_three_only(x, rule):
     def backward(x, w):
         here = x.detach()  # the second derivative of the quartic is held fixed

@@ -213,10 +213,10 @@ class Matrix:
         Together they are judged by the coarsest. A float64 output beside a mask of float16 passed
         with an error of 5 %, or stayed open. What is open is judged by these alone.
         """
-        known, names = next(iter(self._known.values()), None), self.problem.output_names()
+        known = next(iter(self._known.values()), None)
         if known is None or known.outcome.verdict is Verdict.FAIL:
             return self
-        leaves = known.base.whole.leaves[-len(names) :]
+        leaves = known.base.whole.leaves[-len(self.problem.output_names()) :]
         least = max((leaf.eps for leaf in self.problem.X.leaves), default=0.0)
         by_eps: dict[float, list[str]] = {}
         for leaf in leaves:
@@ -416,6 +416,9 @@ def judge_or_report(
     differentiating |= source_of(error) is Source.DERIVATIVE  # between two evaluations of f, say
     if not taken and not optional and not differentiating:
         raise error
+    calls = composition.problem.calls
+    if taken and not optional and calls is not None and calls.result is None:
+        observe(composition.problem)  # what raises may be f itself, and no rule
     if len(settings.letters) > 1:
         alone = [replace(settings, letters=letter) for letter in settings.letters]
         parts = [judge_or_report(composition, one, optional=optional) for one in alone]
