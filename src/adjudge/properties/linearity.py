@@ -21,6 +21,7 @@ from adjudge.constants import (
     EXTRA_RUNS,
     FAR_DISTANCES,
     FEW_LEAVES,
+    INSIDE_FACTOR,
     LARGE_PROBES,
     LARGE_PROBES_NARROW,
     LEAVES_ALONE,
@@ -83,7 +84,7 @@ from adjudge.findings import (
     ZeroProbeRaised,
 )
 from adjudge.floats import FORMATS, Vector, chunks
-from adjudge.jacobian import is_systematic, points_around
+from adjudge.jacobian import apart_between, is_systematic, points_around
 from adjudge.problem import (
     DOUBLE,
     PURPOSES_AT_X,
@@ -476,7 +477,8 @@ class LinearRule:
         `p (w - sum(w p))`. Where one p is almost 1 the sum takes the digits of a large w, and what
         small ones add to it is lost, in the same way at every point nearby. Without this the right
         rule is called not additive, in PyTorch, in JAX and by hand. It is asked for where something
-        differs, since it costs evaluations.
+        differs, since it costs evaluations. Of a second derivative f itself is such a difference,
+        and has no number of the size of its terms: that shows where the numbers inside of f move.
         """
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
         equal = partial(self.equal, Status.NONLINEAR, pair, differ, remedy, strict=True)
@@ -484,9 +486,31 @@ class LinearRule:
         if not found:
             return []
         eps, identity = self.checks.tolerance.eps, self.checks.tolerance.identity
-        moves = moved_by_all_of_x(self.checks)
+        probes, moves = [*probes], moved_by_all_of_x(self.checks)
         terms = np.max([self.terms(probe, moves) for probe in probes], axis=0)
-        return list(equal(size + ABSORBED_UNITS * eps / identity * terms))
+        found = list(equal(size + ABSORBED_UNITS * eps / identity * terms))
+        # A first derivative has them already: in sixteen bits wrong rules pass beside so much.
+        if not (found and self.checks.problem.modes_taken):
+            return found
+        return list(equal(size + INSIDE_FACTOR / identity * self._moved_inside(probes)))
+
+    def _moved_inside(self, probes: Sequence[Vector]) -> Vector:
+        """Returns how far the images of these probes are apart together where all numbers inside of
+        f move by one spacing, up or down; zero where the engine cannot move them.
+        """
+        problem, together = self.checks.problem, np.zeros(self.image.size)
+        wide = self.checks.tolerance.eps <= DOUBLE
+        others = problem.moved_widely if wide else problem.moved_by_rounding
+        for probe in probes if others else ():
+            draws = []
+            for other in others:
+                take = partial(self.take_at, other, problem.origin, probe)
+                draws.append(attempt(take, NotSupportedError))
+            known = [image for image in draws if image is not None]
+            if len(known) < len(others):
+                return np.zeros(self.image.size)
+            together += apart_between(np.array(known))
+        return together
 
     def persists(self, term: Vector, whole: Vector, rest: Vector | None = None) -> bool:
         """Returns whether the rule is not additive for two other probes either, by as much at
