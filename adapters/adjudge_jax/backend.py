@@ -328,14 +328,14 @@ class JaxEnvironment(Environment):
             return any(each.primitive.name in PRODUCTS for each in equations_of(traced.jaxpr))
         return True
 
-    def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
+    def spacings_inside(self, f: FlatFunction, x: Arrays) -> frozenset[float]:
         try:
             traced = jax.make_jaxpr(lambda *leaves: f(leaves))(*x)
         except NEEDS_NUMBERS:  # what it does is not known
-            return 0.0
+            return frozenset()
         moved = [one for one in traced.jaxpr.invars if _is_inexact(one)]
-        found = _dtypes(traced.jaxpr, moved)
-        return max((float(jnp.finfo(dtype).eps) for dtype in found), default=0.0)
+        found = set(_dtypes(traced.jaxpr, moved))
+        return frozenset(float(jnp.finfo(dtype).eps) for dtype in found)
 
     def moved_by_rounding(
         self, f: FlatFunction, draw: int, *, wide: bool = False

@@ -240,8 +240,8 @@ class TorchEnvironment(Environment):
     def determinism_setting(self, array: Array) -> str:
         return of_repeatability(array)
 
-    def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
-        return precision.narrowest(lambda: f(x))
+    def spacings_inside(self, f: FlatFunction, x: Arrays) -> frozenset[float]:
+        return precision.spacings(lambda: f(x))
 
     def moved_by_rounding(
         self, f: FlatFunction, draw: int, *, wide: bool = False

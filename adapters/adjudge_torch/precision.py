@@ -553,14 +553,14 @@ def moved_by_rounding(f: FlatFunction, draw: int, *, wide: bool) -> FlatFunction
     return moved
 
 
-def narrowest(run: Callable[[], Any]) -> float:
-    """Returns the spacing at 1 of the narrowest floating dtype of what operators make of floating
-    numbers in `run`, but for constants.
+def spacings(run: Callable[[], Any]) -> frozenset[float]:
+    """Returns the spacings at 1 of the floating dtypes of what operators make of floating numbers
+    in `run`, but for constants.
     """
     watching = _Watching()
     with as_written(), watching:
         run()
-    return max((torch.finfo(dtype).eps for dtype in watching.dtypes), default=0.0)
+    return frozenset(torch.finfo(dtype).eps for dtype in watching.dtypes)
 
 
 def _in_place(name: str) -> bool:

@@ -246,3 +246,44 @@ def test_a_second_derivative_past_float32_is_seen_too(rule, seeds):
             found = adjudge.examine(direction, (x,), modes=["R", "RR"], blame=False)
 
             assert found.verdict is verdict, str(found)
+
+
+HALF = {
+    "tanh": lambda y: y.tanh(),
+    "softmax": lambda y: y.softmax(-1),
+    "gelu": lambda y: torch.nn.functional.gelu(y),
+}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("modes", [["R"], ["RR"]])
+@pytest.mark.parametrize("name", HALF)
+def test_float16_inside_of_bfloat16_has_no_room_for_small_and_large_cotangents(name, modes, seeds):
+    """It has more digits than bfloat16, and so is not the narrowest dtype there."""
+
+    def f(x):
+        return HALF[name](x.half()).to(x.dtype)
+
+    for seed in seeds:
+        x = torch.randn(6, generator=torch.Generator().manual_seed(seed)).bfloat16()
+        report = adjudge.examine(f, x, modes=modes, seed=seed, blame=False)
+
+        assert report.verdict is Verdict.PASS, str(report)
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mistake", ["a factor", "no small ones", "no large ones"])
+def test_a_rule_that_is_wrong_in_float16_inside_of_bfloat16_fails(rule, mistake, seeds):
+    mistakes = {
+        "a factor": lambda x, w: 1.2 * w * (1 - x.tanh() ** 2),
+        "no small ones": lambda x, w: torch.where(w.abs() < 0.8, 0, w) * (1 - x.tanh() ** 2),
+        "no large ones": lambda x, w: w.clamp(-2, 2) * (1 - x.tanh() ** 2),
+    }
+    tanh = rule(lambda x: x.tanh(), mistakes[mistake])
+    for seed in seeds:
+        x = torch.randn(6, generator=torch.Generator().manual_seed(seed)).bfloat16()
+        report = adjudge.examine(
+            lambda x: tanh(x.half()).to(x.dtype), x, modes=["R"], seed=seed, blame=False
+        )
+
+        assert report.verdict is Verdict.FAIL, str(report)

@@ -202,8 +202,8 @@ def described(subject: Subject, dtype: str, device: str | None) -> None:
     say("precision(array) names what is coarser", coarser or precision.product_eps == 0, True)
     wider = precision.result_eps == 0 or precision.result_eps > EPS[dtype]
     say("result_eps is 0 or coarser than the dtype", wider, True)
-    narrowest = environment.narrowest_eps(lambda x: (x[0] * x[0],), (array,))
-    say("narrowest_eps of x*x is known or 0", narrowest in (0.0, EPS[dtype]), True)
+    spacings = environment.spacings_inside(lambda x: (x[0] * x[0],), (array,))
+    say("spacings_inside of x*x are known or none", spacings <= {EPS[dtype]}, True)
     say("expand(array)", arrays.expand(array), None)
     stacked = arrays.stack([array, array])
     say("the shape of stack", arrays.info(stacked).shape, (2, 2, 3))

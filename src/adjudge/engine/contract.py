@@ -438,15 +438,16 @@ class Environment:
         """
         return True
 
-    def narrowest_eps(self, f: FlatFunction, x: Arrays) -> float:
-        """Returns the spacing at 1 of the narrowest dtype that `f` computes with at `x`, or 0.
+    def spacings_inside(self, f: FlatFunction, x: Arrays) -> frozenset[float]:
+        """Returns the spacings at 1 of the dtypes that `f` computes with at `x`; none where that is
+        not known.
 
-        It is 0 where that is not known. Constants that `f` makes of no floating number, such as a
+        Constants that `f` makes of no floating number, such as a
         unit matrix or a mask, do not count, whatever their dtype: they are exact floats of the
         formula. Where they did, a function with a unit matrix in float32 was judged to the digits
         of float32, and an error of 1e-8 passed as certified.
         """
-        return 0.0
+        return frozenset()
 
     def moved_by_rounding(
         self, f: FlatFunction, draw: int, *, wide: bool = False

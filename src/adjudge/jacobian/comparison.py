@@ -614,8 +614,8 @@ class Power:
         `ERRORS`.
 
         `parts` are the terms of the compared sums, and `bound` is what each sum may differ by
-        before it is traced to its entries. They are all of those of `key`, or `of` so many the
-        slice. What is compared `again` shows where it does either time, and no other entries count.
+        before it is traced to its entries. They are all entries of `key`, or a slice `of` so many.
+        What is compared `again` shows where it does either time, and no other entries count.
         """
         sizes = np.abs(parts)
         levels = (sizes != 0).astype(np.int8)

@@ -179,12 +179,17 @@ class Problem:
         return not any(leaf.size for leaf in self.X.leaves[: self.primal_inputs or None])
 
     @cached_property
-    def narrowest_eps(self) -> float:
-        """Returns the spacing at 1 of the narrowest dtype that the engine sees f compute with at x;
-        0 where it does not know.
+    def spacings_inside(self) -> frozenset[float]:
+        """The spacings at 1 of the dtypes that the engine sees f compute with at x; none where it
+        does not know.
         """
         with running(Source.FUNCTION):
-            return self.backend.environment.narrowest_eps(self.function, self.point())
+            return self.backend.environment.spacings_inside(self.function, self.point())
+
+    @property
+    def narrowest_eps(self) -> float:
+        """The largest of `spacings_inside`; 0 where there are none."""
+        return max(self.spacings_inside, default=0.0)
 
     def program(self, vector: Vector) -> Program:
         """Returns what f does at the point `vector` in the vocabulary that engines share. It is

@@ -235,9 +235,11 @@ class Identities:
     @property
     def short_of_range(self) -> bool:
         """Says whether f computes in a dtype, as float16 is one, that has no room for what large
-        and small multiples of a probe make inside of it. Asked for as `eps_inside` is.
+        and small multiples of a probe make inside of it, though another may be narrower, as
+        bfloat16 is. Asked for as `eps_inside` is.
         """
-        return of_short_range(self.eps_inside)
+        spacings = (self.eps_inside, *self.problem.spacings_inside)
+        return any(map(of_short_range, spacings))
 
     def spacing(self, arrays: Sequence[Array]) -> list[float]:
         """Returns the spacing at 1 of the dtype of each array."""
