@@ -570,7 +570,7 @@ class _PastCasts(Walk):
     def __init__(self, x: Arrays, way: _Way) -> None:
         """There are no steps at first; `x` are the inputs."""
         super().__init__(x)
-        self._way, self._coarsest = way, way.coarsest
+        self._way = way
 
     def _step(
         self,
@@ -592,7 +592,7 @@ class _PastCasts(Walk):
             widened = partial(_wide_parameter, way=self._way)
             params = {name: widened(value) for name, value in params.items()}
         if primitive.name == "reduce_precision" and (
-            2.0 ** -params["mantissa_bits"] <= self._coarsest
+            2.0 ** -params["mantissa_bits"] <= self._way.coarsest
         ):
             return [Known(value, value) for value in values]
         try:  # what calls a function is walked into
@@ -638,7 +638,7 @@ class _PastCasts(Walk):
         """Returns double numbers as they are in `dtype`, where that is a coarse one."""
         kinds = dtype, jnp.result_type(value)
         inexact = all(jnp.issubdtype(kind, jnp.inexact) for kind in kinds)
-        if not inexact or jnp.finfo(dtype).eps <= self._coarsest:
+        if not inexact or jnp.finfo(dtype).eps <= self._way.coarsest:
             return value
         return value.astype(dtype).astype(value.dtype)
 

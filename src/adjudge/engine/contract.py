@@ -442,10 +442,10 @@ class Environment:
         """Returns the spacings at 1 of the dtypes that `f` computes with at `x`; none where that is
         not known.
 
-        Constants that `f` makes of no floating number, such as a
-        unit matrix or a mask, do not count, whatever their dtype: they are exact floats of the
-        formula. Where they did, a function with a unit matrix in float32 was judged to the digits
-        of float32, and an error of 1e-8 passed as certified.
+        Constants that `f` makes of no floating number, such as a unit matrix or a mask, do not
+        count, whatever their dtype: they are exact floats of the formula. Where they did, a
+        function with a unit matrix in float32 was judged to the digits of float32, and an error of
+        1e-8 passed as certified.
         """
         return frozenset()
 

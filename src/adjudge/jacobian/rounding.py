@@ -245,6 +245,21 @@ def apart_between(draws: Array) -> Vector:
     return np.where(finite.any(axis=0), most - least, 0.0)
 
 
+def apart_where_moved(
+    others: Iterable[Problem], take: Callable[[Problem], Vector]
+) -> Vector | None:
+    """Returns how far numbers are apart between problems whose numbers inside of f were moved by a
+    spacing; `None` where the engine cannot move them, or what it moved gives no numbers.
+    """
+    draws = []
+    for other in others:
+        numbers = attempt(partial(take, other), NotSupportedError)
+        if numbers is None:
+            return None
+        draws.append(numbers)
+    return apart_between(np.array(draws)) if draws else None
+
+
 def perturbed(
     vector: Vector, random: np.random.Generator, distance: float = NEAR_DISTANCES[-1]
 ) -> Vector:

@@ -103,7 +103,7 @@ from adjudge.floats import Vector, norm, relative_step, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
-    apart_between,
+    apart_where_moved,
     perturbed,
     points_around,
     points_within_rounding,
@@ -2171,14 +2171,12 @@ def _moved_inside(
 
     def apart(others: Sequence[Problem], rows: list[int]) -> Vector:
         """Returns how far these values are apart between some draws."""
-        draws = []
-        for other in others:
-            take = partial(_automatic_at, columns, other, kind, rows, found)
-            values = attempt(take, NotSupportedError)
-            if values is None:
-                return np.zeros(len(rows))
-            draws.append(values)
-        return apart_between(np.array(draws))
+
+        def take(other: Problem) -> Vector:
+            return _automatic_at(columns, other, kind, rows, found)
+
+        moved = apart_where_moved(others, take)
+        return np.zeros(len(rows)) if moved is None else moved
 
     least = comparison.difference[rows[0]] / (INSIDE_FACTOR * NEIGHBOUR_FACTOR)
     if not others or apart(others[:2], rows[:1])[0] < least:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -84,7 +85,7 @@ from adjudge.findings import (
     ZeroProbeRaised,
 )
 from adjudge.floats import FORMATS, Vector, chunks
-from adjudge.jacobian import apart_between, is_systematic, points_around
+from adjudge.jacobian import apart_where_moved, is_systematic, points_around
 from adjudge.problem import (
     DOUBLE,
     PURPOSES_AT_X,
@@ -501,15 +502,15 @@ class LinearRule:
         problem, together = self.checks.problem, np.zeros(self.image.size)
         wide = self.checks.tolerance.eps <= DOUBLE
         others = problem.moved_widely if wide else problem.moved_by_rounding
-        for probe in probes if others else ():
-            draws = []
-            for other in others:
-                take = partial(self.take_at, other, problem.origin, probe)
-                draws.append(attempt(take, NotSupportedError))
-            known = [image for image in draws if image is not None]
-            if len(known) < len(others):
+        for probe in probes:
+
+            def take(other: Problem, probe: Vector = probe) -> Vector:
+                return self.take_at(other, problem.origin, probe)
+
+            apart = apart_where_moved(others, take)
+            if apart is None:
                 return np.zeros(self.image.size)
-            together += apart_between(np.array(known))
+            together += apart
         return together
 
     def persists(self, term: Vector, whole: Vector, rest: Vector | None = None) -> bool:
@@ -955,13 +956,9 @@ class Pullbacks:
             rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
         *terms, together = of = [image / images.size for image in images.of]
         pair, size = (together, one + sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
-
-        def probes() -> Iterator[Vector]:  # they may be large
-            yield self.cotangent
-            for _, w in self._in_life(images.size):
-                yield w / images.size
-
-        if not rule.sums(probes(), pair, size):
+        # they may be large, and are made where something differs
+        probes = (w / images.size for _, w in self._in_life(images.size))
+        if not rule.sums(chain([self.cotangent], probes), pair, size):
             return
         if images.size < 1 and self.checks.short_of_range:
             # small numbers underflow in float16
@@ -984,7 +981,8 @@ class Pullbacks:
                     yield from found
                     return
         *terms, together = plain
-        yield from rule.additive([*probes()], (together, one + sum(terms)), size)
+        whole = [self.cotangent, *(w / images.size for _, w in laid)]
+        yield from rule.additive(whole, (together, one + sum(terms)), size)
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
