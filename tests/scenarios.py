@@ -43,12 +43,12 @@ def long(*values: Any, name: str | None = None) -> Any:
     return pytest.param(*values, id=name, marks=pytest.mark.long)
 
 
-def seeds(count: int, always: int = 3) -> list[Any]:
+def seeds(count: int, always: int = 2) -> list[Any]:
     """Seeds for a parametrised test, of which only the first are in every run."""
     return [*range(always), *(long(seed) for seed in range(always, count))]
 
 
-def over_seeds(count: int, always: int = 3) -> pytest.MarkDecorator:
+def over_seeds(count: int, always: int = 2) -> pytest.MarkDecorator:
     """The argument `seeds` of a test that goes through them itself: the first of them, and with
     `pytest --long` all others.
     """

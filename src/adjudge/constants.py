@@ -869,10 +869,18 @@ USUAL_OUTPUTS = 8
 """Some of many outputs agree by chance far better than their noise allows. From this many outputs
 of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself
 be small by chance. The value is ours."""
+STEADY_CHANGE = 0.9
+"""The windows of `x log x` at 0 move by the same from one step to the next, to rounding, and never
+converge; those of `|x|^1.1`, which do, move by 0.87 of it. What lies between is ours."""
+SHARED_ROUNDING = 1024
+"""The outputs of a matrix product are rounded as the terms that they add up, and some are small by
+chance. The windows of such an output move by what is usual in its leaf, relative to values of the
+usual size and to no more than this many times its own: what is smaller still is no chance among a
+thousand outputs. The value is ours."""
 SUMMED_OUTPUTS = 256
 """What truncation leaves of each output is below its rounding, and adds up where rounding does not:
-a right rule of 1e5 outputs in single precision failed. From this many outputs on a sum that
-disagrees is estimated as one function as well. With fewer, what is left in all of them is below the
+a right rule of 1e5 outputs in single precision failed. From this many outputs on their sum is
+estimated as one function as well. With fewer, what is left in all of them is below the
 bar. The value is ours and has no derivation."""
 FULL_DIGITS_PART = 1 / 8
 """What cancels stands still as well, for want of digits. Outputs below this part of the largest in

@@ -61,7 +61,7 @@ def test_what_is_left_of_terms_that_cancel_passes(adjudge_backend, spoiled, name
         assert report.verdict is Verdict.FAIL, report
 
 
-@over_seeds(5, always=2)
+@over_seeds(5)
 @cells("order", torch=[1, 2], jax=[1])
 def test_both_modes_of_what_cancels_agree(adjudge_backend, spoiled, order, seeds):
     def f(x):

@@ -144,7 +144,7 @@ NARROW = {
 }
 
 
-@over_seeds(3, always=2)
+@over_seeds(3)
 @pytest.mark.parametrize("name", NARROW)
 def test_an_error_that_is_found_without_it_is_found_beside_an_exact_reference(name, seeds):
     dtype, factor, entry, refused = NARROW[name]

@@ -62,7 +62,7 @@ ROUNDED = {
 }
 
 
-@over_seeds(5, always=2)
+@over_seeds(5)
 @cells("name", torch=[*ROUNDED], jax=["x"])
 def test_what_is_rounded_inside_is_no_staircase(adjudge_backend, spoiled, name, seeds):
     xp = adjudge_backend.xp
@@ -90,7 +90,7 @@ BESIDE = {
 }
 
 
-@over_seeds(4, always=2)
+@over_seeds(4)
 @cells("name", torch=[*BESIDE], jax=["a copy in float16", long("one number of bfloat16")])
 def test_an_output_is_judged_by_its_own_precision(adjudge_backend, spoiled, name, seeds):
     xp = adjudge_backend.xp

@@ -302,7 +302,7 @@ CASTS = {
 }
 
 
-@over_seeds(4, always=2)
+@over_seeds(4)
 @pytest.mark.parametrize("name", CASTS)
 def test_what_casts_float64_to_sixteen_bits_inside_is_judged_past_that(name, seeds):
     """Steps of float64 lie between two roundings, and agree on a derivative without that part."""
@@ -364,7 +364,7 @@ def wrong_entry(rule, factor):
     return wrong
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("size", [300, 3000])
 def test_one_wrong_entry_of_many_fails_in_float16_alone(size, seeds):
@@ -472,7 +472,7 @@ def clipped_softmax(dtype, limit):
     return Softmax.apply
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
 def test_a_rule_that_clips_one_term_of_two_loses_no_digits(name, seeds):

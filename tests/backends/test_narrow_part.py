@@ -20,7 +20,7 @@ JAX = {
 }
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells("name", torch=[*TORCH], jax=[*JAX])
 def test_a_part_in_a_narrower_dtype_is_no_error(adjudge_backend, spoiled, name, seeds):
     f = (JAX if adjudge_backend.name == "jax" else TORCH)[name]

@@ -90,7 +90,7 @@ OF_JAX = {
 }  # fmt: skip
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells("name", torch=[*LOSSY, *OF_TORCH], jax=["a root", *OF_JAX])
 def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name, seeds):
     xp = jnp if adjudge_backend.name == "jax" else torch
@@ -114,7 +114,7 @@ def test_digits_lost_inside_are_no_error(adjudge_backend, spoiled, name, seeds):
             assert report.verdict is Verdict.FAIL, report
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells("factor", torch=[1.05, long(-1.0)])
 @pytest.mark.parametrize("name", ["a root", "a logarithm", "an exponential", "sigmoid"])
 def test_a_wrong_formula_fails_all_the_same(adjudge_backend, spoiled, name, factor, seeds):
@@ -398,7 +398,7 @@ def test_what_few_outputs_of_a_large_leaf_show_of_their_rounding_is_kept_for_all
     assert np.count_nonzero(noise_inside(problem, base)) == few.Y.size
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells("stop", torch=[lambda x: x.detach()], jax=[lambda x: jax.lax.stop_gradient(x)])
 def test_a_quotient_that_is_rounded_down_is_told_from_rounding_inside(
     adjudge_backend, stop, monkeypatch, seeds
@@ -457,7 +457,7 @@ def test_what_moves_to_where_there_is_no_derivative_shows_the_rounding_all_the_s
     assert wrong.verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=2))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_values_move_by_rounding_in_forward_mode_as_well(seed):
     """`sqrt(x**2 + 1) - x` in single precision at 1e5 is 0, and 5e-6 in double precision."""
 

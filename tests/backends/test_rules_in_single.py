@@ -54,7 +54,7 @@ def verdicts(f, x, seeds, **options):
     return {examine(f, x, seed=seed, blame=False, **options).verdict for seed in seeds}
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells(
     ("name", "dtype"),
     torch=[
@@ -74,7 +74,7 @@ def test_a_rule_that_computes_in_float32_is_right_for_no_more_digits(
     assert {Verdict.FAIL} == verdicts(with_vjp(f, lambda x, w: rule(x, w, part=0.99)), x, seeds)
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells(
     ("name", "narrow", "inside"),
     torch=[
@@ -98,7 +98,7 @@ def test_a_rule_that_rounds_to_sixteen_bits_is_wrong_in_float32(
     assert {Verdict.PASS} == verdicts(with_vjp(f, right), x, seeds)
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells("narrow", torch=["bfloat16", None])
 def test_a_rule_of_a_norm_that_rounds_to_sixteen_bits_is_wrong_in_float32(
     adjudge_backend, with_vjp, narrow, seeds
@@ -164,7 +164,7 @@ CONSTANTS = {
 }
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells(
     ("name", "dtype", "options"),
     torch=[
@@ -183,7 +183,7 @@ def test_a_rule_may_hold_constants_in_float32_for_no_more_digits(
     assert {Verdict.FAIL} == verdicts(with_vjp(f, wrong), x, seeds, **options)
 
 
-@over_seeds(4, always=2)
+@over_seeds(4)
 @cells(("size", "dtype"), torch=product([400, 20000], ["float32", "bfloat16"]))
 def test_a_constant_is_off_to_the_same_side_in_every_entry(
     adjudge_backend, with_vjp, size, dtype, seeds
@@ -197,7 +197,7 @@ def test_a_constant_is_off_to_the_same_side_in_every_entry(
     assert {Verdict.FAIL} == verdicts(third(1.0 + 1e-5), x, seeds)
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @cells("dtype", torch=NARROW)
 def test_an_entry_that_is_missing_beside_a_large_one_is_no_rounding(
     adjudge_backend, with_vjp, dtype, seeds

@@ -211,7 +211,7 @@ def weighted(f, x):
 SINGLE = [normalised, spectrum, weighted]
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("function", SINGLE)
 def test_an_error_far_below_what_float32_resolves_shows_past_it(rule, function, dtype, seeds):

@@ -107,7 +107,7 @@ def test_a_right_derivative_passes_in_every_mode_and_a_wrong_one_fails(rule, f, 
     assert wrong.verdict is Verdict.FAIL
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @pytest.mark.parametrize("f", [parts, added, sixteen_bits])
 def test_so_it_is_at_every_seed(rule, f, seeds):
     off = scaled(rule, 1e-4)

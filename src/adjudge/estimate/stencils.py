@@ -24,10 +24,12 @@ from adjudge.constants import (
     LADDER_RATIO,
     LONGEST_STEP,
     PLAIN_TRUNCATION,
+    SHARED_ROUNDING,
     SMALLEST_MOVE_BITS,
     SMALLEST_MOVE_PART,
     SMALLEST_MOVE_UNITS,
     SPACINGS_OF_A_VALUE,
+    STEADY_CHANGE,
     USUAL_OUTPUTS,
 )
 from adjudge.estimate.kinks import Slopes, half_gaps
@@ -429,22 +431,26 @@ def _of_chunk(
     error = LADDER_BAR_FACTOR * (disagreement + rounding)
     usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
     credible = usable.copy()
+    # Sixteen roundings are far more than rounding does, so what lies beyond is truncation that is
+    # left.
+    most = BAR_ROUNDING_UNITS * np.fmax(rounding, _usual_noise(change, reached, moved, parts))
     for k in range(len(better) - 1):
         off = np.abs(better[k + 1 :] - better[k])
         # A finer window contradicts this one if their widened bars do not meet.
         apart = off > CONTRADICTING_BARS * (usable[k + 1 :] + usable[k])
-        # Sixteen roundings are far more than rounding does, so what lies beyond is truncation
-        # that is left.
-        beyond = np.where(off > BAR_ROUNDING_UNITS * rounding[k + 1 :], off, 0.0)
+        beyond = np.where(off > most[k + 1 :], off, 0.0)
         error = np.fmax(usable[k], np.fmax.reduce(beyond))
         credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
     # Finer windows that are farther and farther apart converge to nothing, as those of sqrt at
     # 0 do.
-    apart = change[-1] > BAR_ROUNDING_UNITS * rounding[-1]
-    diverges = apart & (change[-1] >= change[-2]) if len(change) > 1 else apart & False
-    # At the end of a long ladder noise does so as well, by a small part of the derivative.
-    if len(change) > LADDER_CHANGES:
-        diverges &= change[-1] > DIVERGING_PART * np.abs(better[-1])
+    diverges = (change[-1] > BAR_ROUNDING_UNITS * rounding[-1]) & _moves_on(better, change)
+    if diverges.any():
+        # At the end of a long ladder noise does so as well, by a small part of the derivative, and
+        # in a shorter one it does so in some of many outputs, by what is usual among them.
+        noisy = change[-1] <= DIVERGING_PART * np.abs(better[-1])
+        if len(change) <= LADDER_CHANGES:
+            noisy &= change[-1] <= most[-1]
+        diverges &= ~noisy
     best = np.argmin(credible, axis=0)
     columns = np.arange(plain.shape[1])
     bar = np.where(diverges, np.inf, credible[best, columns])
@@ -518,6 +524,19 @@ def fewest_samples(*, one_sided: bool) -> int:
     return len(eliminated_powers(odd=one_sided)) + 2
 
 
+def _moves_on(better: Vector, change: Vector) -> NDArray[np.bool_]:
+    """Marks the outputs whose last windows move to one side, none by less than the one before.
+    Windows that noise moves go both ways.
+    """
+    if len(change) < 2:
+        return np.zeros(better.shape[1], bool)
+    grows = change[-1] >= change[-2]
+    if len(change) > 2:
+        towards = np.sign(np.diff(better[-4:], axis=0)).sum(axis=0)
+        grows &= (np.abs(towards) == 3) & (change[-2] >= STEADY_CHANGE * change[-3])
+    return np.asarray(grows)
+
+
 def _typical_disagreement(
     change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
 ) -> Vector:
@@ -535,6 +554,24 @@ def _typical_disagreement(
         if np.count_nonzero(among) >= USUAL_OUTPUTS:
             relative = change[:, part][:, among] / sizes[:, among]
             usual[:, part] = _medians(relative)[:, None] * sizes
+    return usual
+
+
+def _usual_noise(
+    change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
+) -> Vector:
+    """Returns by how much the windows of an output move as those of its leaf usually do, and 0
+    where these are few. Outputs that share their terms share the rounding of these, however small
+    some of them are.
+    """
+    usual = np.zeros_like(size)
+    for part in parts:
+        sizes = size[:, part]
+        among = moved[part] & np.all((sizes > 0) & np.isfinite(sizes), axis=0)
+        if np.count_nonzero(among) >= USUAL_OUTPUTS:
+            relative = _medians(change[:, part][:, among] / sizes[1:, among])[:, None]
+            middle = _medians(sizes[:, among])[:, None]
+            usual[1:, part] = relative * np.clip(middle, sizes, SHARED_ROUNDING * sizes)[1:]
     return usual
 
 

@@ -391,22 +391,24 @@ class Columns:
         """Returns projections with what each of them is as one function; see `of_sums`.
 
         Where that is another number than the sum of the outputs, and the automatic value disagrees,
-        the error bar reaches it. Where the outputs leave it no finite bar and it disagrees as one
-        function, it takes their place: among many outputs there is one whose ladder seems to
-        diverge by chance, and without this it left a wrong projection of all of them open. What
-        agrees stays open, since the output may have no derivative.
+        the error bar reaches it. Else its bar counts where that is narrower: noise widens the bars
+        of some of many outputs by far, and without this an error in one leaf of many stays within
+        their sum. Where the outputs leave no finite bar and the automatic value disagrees with the
+        projection as one function, that takes their place: without this one output that seems to
+        diverge leaves a wrong projection of all of them open. What agrees stays open, since the
+        output may have no derivative.
         """
-        if np.all(np.isfinite(bar) & (np.abs(automatic - reference) <= bar)):
-            return reference, bar
         w, out = self.probes.cotangent, self.base.uncompared
         w = w if out is None else np.where(out[: w.size], 0.0, w)
         sums = of_projections(self.base, found, w, self.base.Y.slices[: bar.size])
         if sums is None:
             return reference, bar
-        gap, apart = np.abs(sums.value - reference), np.abs(automatic - sums.value) > sums.error
-        bar = np.where(gap > bar + sums.error, gap + sums.error, bar)
-        off = ~np.isfinite(bar) & apart
-        return np.where(off, sums.value, reference), np.where(off, sums.error, bar)
+        gap, agrees = np.abs(sums.value - reference), np.abs(automatic - reference) <= bar
+        other = gap > bar + sums.error
+        apart = np.abs(automatic - sums.value) > sums.error
+        instead = np.where(np.isfinite(bar), ~other & (sums.error < bar), apart)
+        bar = np.where(other & ~agrees, gap + sums.error, bar)
+        return np.where(instead, sums.value, reference), np.where(instead, sums.error, bar)
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs

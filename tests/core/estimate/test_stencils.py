@@ -136,6 +136,27 @@ def test_a_constant_does_not_move_and_an_even_function_does():
     assert estimate.value == pytest.approx([0.0, 0.0, 1.0])
 
 
+@pytest.mark.parametrize("seed", seeds(10))
+def test_noise_of_many_outputs_does_not_diverge_and_a_root_among_them_does(seed):
+    """What is rounded at the size of 30 and has values below 1 is noisier than it looks."""
+    random = np.random.default_rng(seed)
+    slope = random.uniform(0.1, 1.0, 2000)
+    roots = [3, 700, 1999]
+
+    def f(t):
+        values = np.tanh((30.0 + slope * t) - 30.0)
+        values[roots] = np.sqrt(abs(t)) * np.sign(t)
+        return values
+
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+    estimate = ladder([Sample(h, f(h), f(-h)) for h in steps], EPS, f(0.0))
+
+    assert np.flatnonzero(np.isinf(estimate.error)).tolist() == roots
+    off = np.delete(np.abs(estimate.value - slope) / estimate.error, roots)
+    assert np.count_nonzero(off > 1) < 10
+    assert off.max() < 2
+
+
 def test_windows_that_are_not_finite_are_not_taken():
     steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
     x = 1e-4

@@ -251,7 +251,7 @@ def test_narrow_stairs_that_go_both_ways_are_rounding(name, x, seeds):
         assert (zero.verdict, twice.verdict) == (Verdict.FAIL, Verdict.FAIL), zero
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @pytest.mark.parametrize("size", [12, 40])
 def test_entries_that_are_not_moved_alone_go_as_most_others(size, seeds):
     f, slope = CANCELLING["cosecant"]

@@ -95,3 +95,41 @@ def test_an_output_without_an_error_bar_does_not_leave_a_wrong_projection_open(s
     assert comparison(1.01 * right).fails.all()
     assert comparison(right).undecided.all()
     assert not comparison(right).fails.any()
+
+
+def noisy(seed, leaves=12, size=96, outputs=1024):
+    """A function of leaves whose outputs are rounded at the size of 30, its vjp and its inputs."""
+    random = np.random.default_rng(seed)
+    matrix = random.normal(size=(outputs, leaves * size)) / np.sqrt(leaves * size)
+
+    def forward(*x):
+        return np.tanh((30.0 + matrix @ np.concatenate(x)) - 30.0)
+
+    def vjp(*args):
+        *x, w = args
+        gradient = matrix.T @ (w / np.cosh(matrix @ np.concatenate(x)) ** 2)
+        return tuple(np.split(gradient, leaves))
+
+    return forward, vjp, tuple(random.normal(size=size) for _ in range(leaves))
+
+
+@pytest.mark.parametrize("seed", seeds(10, always=6))
+def test_noise_in_some_of_many_outputs_costs_one_ladder(seed):
+    forward, vjp, x = noisy(0)
+
+    report = examine(ByHand(forward, vjp=vjp), x, seed=seed, blame=False)
+
+    assert report.verdict is Verdict.PASS
+    assert report.counts["evaluations"] <= 24
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_an_error_that_the_sum_shows_and_the_noise_of_single_outputs_hides(seed):
+    forward, vjp, x = noisy(0)
+
+    def wrong(*args):
+        gradients = [g.copy() for g in vjp(*args)]
+        gradients[2][32] *= 1 + 1e-4
+        return tuple(gradients)
+
+    assert examine(ByHand(forward, vjp=wrong), x, seed=seed, blame=False).verdict is Verdict.FAIL
