@@ -874,9 +874,14 @@ STEADY_CHANGE = 0.9
 converge; those of `|x|^1.1`, which do, move by 0.87 of it. What lies between is ours."""
 SHARED_ROUNDING = 1024
 """The outputs of a matrix product are rounded as the terms that they add up, and some are small by
-chance. The windows of such an output move by what is usual in its leaf, relative to values of the
-usual size and to no more than this many times its own: what is smaller still is no chance among a
-thousand outputs. The value is ours."""
+chance. The windows of an output may be taken to move as is usual in its leaf by no more than this
+many times its own rounding: what is smaller still is no chance among a thousand outputs, and what
+moves all of them by more is no rounding. The value is ours."""
+ALIKE_PART = 0.5
+"""Rounding moves the last windows of an output up or down by chance: of the four ways in which
+three moves may follow one another, up to a sign, a third of many outputs go the most frequent one,
+by the correlation of neighbouring moves. A wave or a kink next to x sends all outputs one way. If
+more than this part of a leaf go one way, it is no rounding that they share. The value is ours."""
 SUMMED_OUTPUTS = 256
 """What truncation leaves of each output is below its rounding, and adds up where rounding does not:
 a right rule of 1e5 outputs in single precision failed. From this many outputs on their sum is

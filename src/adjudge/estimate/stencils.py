@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    ALIKE_PART,
     BAR_ROUNDING_UNITS,
     COARSE_EPS,
     COARSE_LADDER_RATIO,
@@ -433,7 +434,7 @@ def _of_chunk(
     credible = usable.copy()
     # Sixteen roundings are far more than rounding does, so what lies beyond is truncation that is
     # left.
-    most = BAR_ROUNDING_UNITS * np.fmax(rounding, _usual_noise(change, reached, moved, parts))
+    most = BAR_ROUNDING_UNITS * np.fmax(rounding, _usual_noise(better, rounding, moved, parts))
     for k in range(len(better) - 1):
         off = np.abs(better[k + 1 :] - better[k])
         # A finer window contradicts this one if their widened bars do not meet.
@@ -558,21 +559,28 @@ def _typical_disagreement(
 
 
 def _usual_noise(
-    change: Vector, size: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
+    better: Vector, rounding: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
 ) -> Vector:
-    """Returns by how much the windows of an output move as those of its leaf usually do, and 0
-    where these are few. Outputs that share their terms share the rounding of these, however small
-    some of them are.
+    """Returns by how much noise moves the windows of an output, as those of its leaf usually move,
+    and 0 where these are few, or go the same ways.
+
+    Outputs that add up the same terms share their rounding, however small some of them are, and it
+    moves each of them another way. A kink or a wave next to x, which outputs may share as well,
+    moves all of them alike, up to a sign: without that right derivatives beside such a wave fail,
+    and wrong ones pass.
     """
-    usual = np.zeros_like(size)
+    moves, usual = np.diff(better, axis=0), np.zeros_like(rounding)
+    signs = np.sign(moves[-3:])
+    if len(signs) < 3:
+        return usual
     for part in parts:
-        sizes = size[:, part]
-        among = moved[part] & np.all((sizes > 0) & np.isfinite(sizes), axis=0)
+        among = moved[part] & np.isfinite(moves[:, part]).all(axis=0)
         if np.count_nonzero(among) >= USUAL_OUTPUTS:
-            relative = _medians(change[:, part][:, among] / sizes[1:, among])[:, None]
-            middle = _medians(sizes[:, among])[:, None]
-            usual[1:, part] = relative * np.clip(middle, sizes, SHARED_ROUNDING * sizes)[1:]
-    return usual
+            ways = signs[:, part][:, among]
+            counts = np.unique(ways[:2] * ways[2], axis=1, return_counts=True)[1]
+            if counts.max() <= ALIKE_PART * ways.shape[1]:
+                usual[1:, part] = _medians(np.abs(moves[:, part][:, among]))[:, None]
+    return np.fmin(usual, SHARED_ROUNDING * rounding)
 
 
 def _medians(rows: Vector) -> Vector:

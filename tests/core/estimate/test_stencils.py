@@ -140,12 +140,12 @@ def test_a_constant_does_not_move_and_an_even_function_does():
 def test_noise_of_many_outputs_does_not_diverge_and_a_root_among_them_does(seed):
     """What is rounded at the size of 30 and has values below 1 is noisier than it looks."""
     random = np.random.default_rng(seed)
-    slope = random.uniform(0.1, 1.0, 2000)
+    slope, value = random.uniform(0.1, 1.0, (2, 2000))
     roots = [3, 700, 1999]
 
     def f(t):
-        values = np.tanh((30.0 + slope * t) - 30.0)
-        values[roots] = np.sqrt(abs(t)) * np.sign(t)
+        values = (30.0 + value + slope * t) - 30.0
+        values[roots] = value[roots] + np.sqrt(abs(t)) * np.sign(t)
         return values
 
     steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
@@ -155,6 +155,23 @@ def test_noise_of_many_outputs_does_not_diverge_and_a_root_among_them_does(seed)
     off = np.delete(np.abs(estimate.value - slope) / estimate.error, roots)
     assert np.count_nonzero(off > 1) < 10
     assert off.max() < 2
+
+
+@pytest.mark.parametrize("width", [1e-7, 2e-7])
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_wave_that_many_outputs_share_is_no_noise(width, seed):
+    """Its slope at x is part of the derivative, and longer steps do not see it."""
+    slope, value = np.random.default_rng(seed).uniform(0.1, 1.0, (2, 12))
+    sign = np.sign(value - 0.5)
+
+    def f(t):
+        return value + slope * t + 1e-5 * width * np.sin(t / width) * sign
+
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+    estimate = ladder([Sample(h, f(h), f(-h)) for h in steps], EPS, f(0.0))
+
+    off = np.abs(estimate.value - slope - 1e-5 * sign)
+    assert np.all(off <= 1.5 * estimate.error)
 
 
 def test_windows_that_are_not_finite_are_not_taken():
