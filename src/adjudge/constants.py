@@ -869,6 +869,15 @@ USUAL_OUTPUTS = 8
 """Some of many outputs agree by chance far better than their noise allows. From this many outputs
 of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself
 be small by chance. The value is ours."""
+MEASURED_BARS = 1.5
+"""Where the noise of f was measured it is known better, and what a finer window is off by beyond
+this many of its bars, four standard deviations of a difference, is no noise. With sixteen the
+longest steps were believed where many kinks lie between the steps, as in a network of relus in
+single precision, and right derivatives failed. The value is ours."""
+SHARPER_BARS = 4
+"""Once noise is measured longer steps are believed, which may cross many kinks. An automatic value
+that the ladders before that allow does not fail by it, unless the error bar is narrower by more
+than this factor. The value is ours."""
 STEADY_CHANGE = 0.9
 """The windows of `x log x` at 0 move by the same from one step to the next, to rounding, and never
 converge; those of `|x|^1.1`, which do, move by 0.87 of it. What lies between is ours."""

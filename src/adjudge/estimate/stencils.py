@@ -24,6 +24,7 @@ from adjudge.constants import (
     LADDER_BAR_FACTOR,
     LADDER_RATIO,
     LONGEST_STEP,
+    MEASURED_BARS,
     PLAIN_TRUNCATION,
     SHARED_ROUNDING,
     SMALLEST_MOVE_BITS,
@@ -424,7 +425,10 @@ def _of_chunk(
     if pauses.any():
         unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
     amplified = ELIMINATION_ROUNDING ** (window - 2)
-    rounding = amplified * (eps * reached + noise + unit) / steps[window - 1 :, None]
+    measured = amplified * noise / steps[window - 1 :, None]
+    rounding = amplified * (eps * reached + unit) / steps[window - 1 :, None]
+    most = np.fmax(BAR_ROUNDING_UNITS * rounding, MEASURED_BARS * measured)
+    rounding = rounding + measured
     moved = np.any(plain != 0, axis=0)
     usual = np.fmax(change, _typical_disagreement(change, reached[: len(change)], moved, parts))
     # A window has two neighbours, and the larger disagreement counts.
@@ -432,9 +436,8 @@ def _of_chunk(
     error = LADDER_BAR_FACTOR * (disagreement + rounding)
     usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
     credible = usable.copy()
-    # Sixteen roundings are far more than rounding does, so what lies beyond is truncation that is
-    # left.
-    most = BAR_ROUNDING_UNITS * np.fmax(rounding, _usual_noise(better, rounding, moved, parts))
+    # What lies beyond that is truncation that is left.
+    most = np.fmax(most, BAR_ROUNDING_UNITS * _usual_noise(better, rounding, moved, parts))
     for k in range(len(better) - 1):
         off = np.abs(better[k + 1 :] - better[k])
         # A finer window contradicts this one if their widened bars do not meet.

@@ -21,6 +21,7 @@ from adjudge.constants import (
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
     USUAL_CONSTANT,
+    USUAL_OUTPUTS,
 )
 from adjudge.errors import attempt
 from adjudge.estimate import (
@@ -300,7 +301,7 @@ class Columns:
         pulled = automatic.size
         reference, bar = probes.contract(value)[:pulled], probes.contract_error(error)[:pulled]
         reference, bar = self._known(found, automatic, reference, bar)
-        if value.size >= SUMMED_OUTPUTS and found.ladders and not probes.full:
+        if value.size >= USUAL_OUTPUTS and found.ladders and not probes.full:
             reference, bar = self._with_sums(found, automatic, reference, bar)
         lost = ~np.isfinite(automatic) & np.isfinite(bar)
         if np.any(lost):
@@ -406,7 +407,8 @@ class Columns:
         gap, agrees = np.abs(sums.value - reference), np.abs(automatic - reference) <= bar
         other = gap > bar + sums.error
         apart = np.abs(automatic - sums.value) > sums.error
-        instead = np.where(np.isfinite(bar), ~other & (sums.error < bar), apart)
+        sharper = (sums.error < bar) & (w.size >= SUMMED_OUTPUTS)
+        instead = np.where(np.isfinite(bar), ~other & (sharper | ~(agrees | apart)), apart)
         bar = np.where(other & ~agrees, gap + sums.error, bar)
         return np.where(instead, sums.value, reference), np.where(instead, sums.error, bar)
 

@@ -71,6 +71,7 @@ from adjudge.constants import (
     SAWTOOTH_FACTOR,
     SAWTOOTH_PART,
     SCATTERED_PART,
+    SHARPER_BARS,
     SHORTER_STEPS,
     SHRUNK_JUMP,
     SIGNIFICANT_BARS,
@@ -1269,7 +1270,8 @@ def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
     other, and whose automatic value is no farther from one of them than that.
 
     Where the old one had no bar, since its ladder did not converge, its value has to be close to
-    the automatic one: steps across several periods agree on anything once noise is known.
+    the automatic one: steps across several periods agree on anything once noise is known. And to
+    know the noise is no reason to fail what the old one allows by steps that are not much sharper.
     """
     before, after = old.comparison, new.comparison
     apart = np.abs(after.reference - before.reference)
@@ -1278,8 +1280,10 @@ def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
     close = np.isinf(before.error) & (before.difference <= apart / AGREEING_STEPS)
     unknown |= close & (apart > after.error)
     unknown &= before.reference != 0  # of what stands still over short steps alone
-    error = np.where(unknown, np.inf, after.error)
-    return new._replace(comparison=replace(after, error=error))
+    kept = after.fails & before.agrees & (before.error <= SHARPER_BARS * after.error)
+    error = np.where(unknown, np.inf, np.where(kept, before.error, after.error))
+    reference = np.where(kept, before.reference, after.reference)
+    return new._replace(comparison=replace(after, reference=reference, error=error))
 
 
 class ClaimedSteps(Stage):
