@@ -878,6 +878,11 @@ SHARPER_BARS = 4
 """Once noise is measured longer steps are believed, which may cross many kinks. An automatic value
 that the ladders before that allow does not fail by it, unless the error bar is narrower by more
 than this factor. The value is ours."""
+KINKED_BENDS = 4
+"""Where f has kinks between the steps, a central difference is off by about as much as its bends
+are no smooth ones, which is a draw of the same kind: right derivatives of relu networks in single
+precision were off by up to twice that. The error bar of what fails is wider by this many times. The
+value is ours."""
 STEADY_CHANGE = 0.9
 """The windows of `x log x` at 0 move by the same from one step to the next, to rounding, and never
 converge; those of `|x|^1.1`, which do, move by 0.87 of it. What lies between is ours."""

@@ -39,7 +39,14 @@ from adjudge.estimate.estimator import (
     by_replay,
 )
 from adjudge.estimate.exact import Exact, enclosure_of, require_flint
-from adjudge.estimate.kinks import Irregularity, Slopes, endless, half_gaps, irregularity
+from adjudge.estimate.kinks import (
+    Irregularity,
+    Slopes,
+    bend_residuals,
+    endless,
+    half_gaps,
+    irregularity,
+)
 from adjudge.estimate.noise import (
     SIGNIFICANT_BITS,
     dtype_inside,
@@ -79,6 +86,7 @@ __all__ = [
     "Sample",
     "Slopes",
     "at_fixed_step",
+    "bend_residuals",
     "bind",
     "by_reference",
     "by_replay",

@@ -104,6 +104,29 @@ def half_gaps(bends: Vector, steps: Sequence[float], unit: Vector) -> Vector | N
     return np.where(kinks, widest, 0.0)
 
 
+def bend_residuals(bends: Vector, steps: Vector, rounding: Vector, longest: float) -> Vector:
+    """Returns by how much the bends of f over steps up to the `longest` are no smooth ones; 0 where
+    rounding may make that.
+
+    `bends` are as in `half_gaps`, a row for each of `steps`, the longest first, and `rounding` is
+    what rounding makes of each over a step of one. Those of a smooth function are an odd polynomial
+    in the step, and two of them foretell the third up to the fifth power. Where f has kinks between
+    the steps its slopes to both sides of x have other errors, and half of what these differ by is
+    left. A central difference, their mean, is off by as much, at all steps alike, and no
+    extrapolation removes it. The rule is ours.
+    """
+    found = np.zeros(bends.shape[1])
+    for k in range(len(steps) - 2):
+        long, middle, short = steps[k : k + 3]
+        if short > longest:
+            continue
+        powers = np.array([[long, long**3], [middle, middle**3]])
+        weights = np.array([short, short**3]) @ np.linalg.inv(powers)
+        off = np.abs(bends[k + 2] - weights @ bends[k : k + 2])
+        found = np.where(off > rounding / short, np.fmax(found, off), found)
+    return found
+
+
 def defects(
     slopes: Sequence[tuple[Vector, Vector, Vector]], steps: Sequence[float], unit: Vector
 ) -> Vector:

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    BEND_UNITS,
     CANCELLATION_UNITS,
     ENDLESS_ENTRIES,
     ENDLESS_EXPONENTS,
     ENTRY_FLOOR,
+    MEASURED_BARS,
     SHARED_SIGNIFICANT,
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
@@ -30,6 +32,7 @@ from adjudge.estimate import (
     Estimator,
     Sample,
     Slopes,
+    bend_residuals,
     by_replay,
     enclosure_of,
     endless,
@@ -211,6 +214,30 @@ class Columns:
         if kind == "rows" and not probes.full:
             return slopes.projected(probes.cotangent, self.base.Y.slices)
         return slopes
+
+    def bends(self, found: Column, kind: RowKind) -> Vector | None:
+        """Returns by how much the bends of every row over the steps that were chosen, and shorter
+        ones, are no smooth ones (see `bend_residuals`); `None` where there are no ladders.
+        """
+        base, count, steps = self.base, self.base.Y.size, found.estimate.steps
+        if steps is None or found.one_sided or kind == "first":
+            return None
+
+        def of_rows(values: Vector) -> Vector:
+            return self.row_values(kind, self._left_in(values))
+
+        here, longest = of_rows(base.values), float(np.max(steps[:count], initial=0.0))
+        rounding = BEND_UNITS * base.coarsest_eps * base.magnitude(base.values)[:count]
+        if found.noise is not None:
+            rounding = rounding + MEASURED_BARS * found.noise[:count]
+        rounding = self.row_errors(kind, self._left_in(rounding))
+        residuals = np.zeros(here.size)
+        for samples in found.ladders:
+            sizes = np.abs([sample.step for sample in samples])
+            ends = [(of_rows(s.plus) + of_rows(s.minus)) / 2 - here for s in samples]
+            bends = np.array(ends) / sizes[:, None]
+            residuals = np.fmax(residuals, bend_residuals(bends, sizes, rounding, longest))
+        return residuals
 
     def outputs(self, kind: RowKind, k: int) -> slice:
         """Returns the outputs that row `k` of a comparison of that kind is made of."""
