@@ -419,25 +419,33 @@ class Columns:
         """Returns projections with what each of them is as one function; see `of_sums`.
 
         Where that is another number than the sum of the outputs, and the automatic value disagrees,
-        the error bar reaches it. Else its bar counts where that is narrower: noise widens the bars
-        of some of many outputs by far, and without this an error in one leaf of many stays within
-        their sum. Where the outputs leave no finite bar and the automatic value disagrees with the
-        projection as one function, that takes their place: without this one output that seems to
-        diverge leaves a wrong projection of all of them open. What agrees stays open, since the
-        output may have no derivative.
+        what lies between the two counts, with their bars. Else its bar counts where that is
+        narrower: noise widens the bars of some of many outputs by far, and without this an error in
+        one leaf of many stays within their sum. It also counts where it is wider and allows what
+        the outputs do not: kinks in many outputs need not add up in quadrature. Where the outputs
+        leave no finite bar and the automatic value disagrees with the projection as one function,
+        that takes their place: without this one output that seems to diverge leaves a wrong
+        projection of all of them open. What agrees stays open, since the output may have no
+        derivative.
         """
         w, out = self.probes.cotangent, self.base.uncompared
         w = w if out is None else np.where(out[: w.size], 0.0, w)
         sums = of_projections(self.base, found, w, self.base.Y.slices[: bar.size])
         if sums is None:
             return reference, bar
-        gap, agrees = np.abs(sums.value - reference), np.abs(automatic - reference) <= bar
-        other = gap > bar + sums.error
+        agrees = np.abs(automatic - reference) <= bar
         apart = np.abs(automatic - sums.value) > sums.error
+        other = np.abs(sums.value - reference) > bar + sums.error
+        known = np.isfinite(bar) & np.isfinite(sums.error)
         sharper = (sums.error < bar) & (w.size >= SUMMED_OUTPUTS)
-        instead = np.where(np.isfinite(bar), ~other & (sharper | ~(agrees | apart)), apart)
-        bar = np.where(other & ~agrees, gap + sums.error, bar)
-        return np.where(instead, sums.value, reference), np.where(instead, sums.error, bar)
+        instead = np.where(known, ~other & (sharper | ~(agrees | apart)), apart & np.isinf(bar))
+        both = known & other & ~agrees
+        one, two = np.where(both, [bar, sums.error], 0.0)  # infinite ones have no middle
+        low = np.fmin(reference - one, sums.value - two)
+        high = np.fmax(reference + one, sums.value + two)
+        reference = np.where(both, (low + high) / 2, np.where(instead, sums.value, reference))
+        bar = np.where(both, (high - low) / 2, np.where(instead, sums.error, bar))
+        return reference, bar
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:
         """Returns an estimate with its error bars, and where f moved; with zeros at the outputs

@@ -369,6 +369,9 @@ class Stage(ABC):
     by_entry: bool = False
     """Whether it is left out for a projection behind which one entry was proved wrong, since it
     was tried on that entry."""
+    asks_entry: bool = False
+    """Whether an entry that can be proved wrong is looked for before it, behind a projection that
+    fails: what excuses the projection need not excuse the entry."""
 
     @abstractmethod
     def helps(self, trial: Trial) -> bool:
@@ -1295,10 +1298,12 @@ class KinksBetween(Stage):
     Without this stage the right derivative of a kernel that takes float32 alone fails where it has
     such in it, by up to four error bars. What the slopes to both sides of x differ by, beyond what
     a smooth function has, tells by how much. In double precision few functions have kinks between
-    the steps, and other stages know these. Takes no evaluation. Ours.
+    the steps, and other stages know these. Along a projection all kinks add up, and along an entry
+    those that it moves, so a wrong entry is looked for first. Takes no evaluation of its own. Ours.
     """
 
     name = "kinks between the steps"
+    asks_entry = True
 
     def helps(self, trial: Trial) -> bool:
         narrow = trial.columns.base.coarsest_eps > DOUBLE

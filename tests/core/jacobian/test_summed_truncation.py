@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scenarios import seeds
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.check.options import problem_of
@@ -133,3 +133,27 @@ def test_an_error_that_the_sum_shows_and_the_noise_of_single_outputs_hides(seed)
         return tuple(gradients)
 
     assert examine(ByHand(forward, vjp=wrong), x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("outputs", [8, 16, 60])
+def test_a_sum_that_its_outputs_exclude_lies_between_the_two(outputs, seeds):
+    """Of what is rounded at the size of 3e9 two decades of steps see stairs, and each ladder finds
+    another number. A wrong sign lies on the other side.
+    """
+    for seed in seeds:
+        random = np.random.default_rng(seed)
+        matrix, x = random.normal(size=(outputs, 20)), random.normal(size=20) / 5
+        verdicts = []
+        for sign in (1.0, -1.0):
+            rule = ByHand(
+                lambda x, matrix=matrix: np.tanh((3e9 + matrix @ x) - 3e9),
+                vjp=lambda x, w, matrix=matrix, sign=sign: (
+                    sign * matrix.T @ (w / np.cosh(matrix @ x) ** 2)
+                ),
+            )
+            report = examine(rule, x, seed=seed, mode="projected", blame=False)
+            verdicts.append(report.verdict)
+
+        assert verdicts[0] is not Verdict.FAIL
+        assert verdicts[1] is Verdict.FAIL
