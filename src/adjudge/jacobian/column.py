@@ -421,12 +421,10 @@ class Columns:
         Where that is another number than the sum of the outputs, and the automatic value disagrees,
         what lies between the two counts, with their bars. Else its bar counts where that is
         narrower: noise widens the bars of some of many outputs by far, and without this an error in
-        one leaf of many stays within their sum. It also counts where it is wider and allows what
-        the outputs do not: kinks in many outputs need not add up in quadrature. Where the outputs
-        leave no finite bar and the automatic value disagrees with the projection as one function,
-        that takes their place: without this one output that seems to diverge leaves a wrong
-        projection of all of them open. What agrees stays open, since the output may have no
-        derivative.
+        one leaf of many stays within their sum. Where the outputs leave no finite bar and the
+        automatic value disagrees with the projection as one function, that takes their place:
+        without this one output that seems to diverge leaves a wrong projection of all of them open.
+        What agrees stays open, since the output may have no derivative.
         """
         w, out = self.probes.cotangent, self.base.uncompared
         w = w if out is None else np.where(out[: w.size], 0.0, w)
@@ -437,8 +435,8 @@ class Columns:
         apart = np.abs(automatic - sums.value) > sums.error
         other = np.abs(sums.value - reference) > bar + sums.error
         known = np.isfinite(bar) & np.isfinite(sums.error)
-        sharper = (sums.error < bar) & (w.size >= SUMMED_OUTPUTS)
-        instead = np.where(known, ~other & (sharper | ~(agrees | apart)), apart & np.isinf(bar))
+        instead = np.where(known, ~other & (sums.error < bar), apart & np.isinf(bar))
+        instead &= w.size >= SUMMED_OUTPUTS
         both = known & other & ~agrees
         one, two = np.where(both, [bar, sums.error], 0.0)  # infinite ones have no middle
         low = np.fmin(reference - one, sums.value - two)

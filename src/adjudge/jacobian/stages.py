@@ -369,9 +369,6 @@ class Stage(ABC):
     by_entry: bool = False
     """Whether it is left out for a projection behind which one entry was proved wrong, since it
     was tried on that entry."""
-    asks_entry: bool = False
-    """Whether an entry that can be proved wrong is looked for before it, behind a projection that
-    fails: what excuses the projection need not excuse the entry."""
 
     @abstractmethod
     def helps(self, trial: Trial) -> bool:
@@ -1290,37 +1287,6 @@ def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
     return new._replace(comparison=replace(after, reference=reference, error=error))
 
 
-class KinksBetween(Stage):
-    """Widens the error bars of what fails by what kinks between the steps may make of a difference.
-
-    In a narrow dtype steps are long, and a network of relus or a maximum over neighbours has many
-    kinks within each: all windows of a ladder are off, by about as much, and agree with each other.
-    Without this stage the right derivative of a kernel that takes float32 alone fails where it has
-    such in it, by up to four error bars. What the slopes to both sides of x differ by, beyond what
-    a smooth function has, tells by how much. In double precision few functions have kinks between
-    the steps, and other stages know these. Along a projection all kinks add up, and along an entry
-    those that it moves, so a wrong entry is looked for first. Takes no evaluation of its own. Ours.
-    """
-
-    name = "kinks between the steps"
-    asks_entry = True
-
-    def helps(self, trial: Trial) -> bool:
-        narrow = trial.columns.base.coarsest_eps > DOUBLE
-        return narrow and trial.laddered and trial.fails > 0 and not trial.column.from_reference
-
-    def apply(self, trial: Trial) -> Trial:
-        widened = []
-        for one in trial.compared:
-            comparison, bends = one.comparison, trial.columns.bends(trial.column, one.kind)
-            if bends is not None:
-                room = KINKED_BENDS * bends[: comparison.error.size]
-                error = np.where(comparison.fails, comparison.error + room, comparison.error)
-                one = one._replace(comparison=replace(comparison, error=error))
-            widened.append(one)
-        return trial.with_compared(widened, self.name)
-
-
 class ClaimedSteps(Stage):
     """Takes steps over which f moves by a part of itself if the automatic value is right, where all
     that were taken are longer, and leaves open what f is closer to over one of these.
@@ -1499,6 +1465,37 @@ class Defects(Stage):
             return False
         columns.additive[leaves] = adding = defect == 0
         return bool(adding[doubted].all())
+
+
+class KinksBetween(Stage):
+    """Widens the error bars of what fails by what kinks between the steps may make of a difference.
+
+    In a narrow dtype steps are long, and a network of relus or a maximum over neighbours has many
+    kinks within each: all windows of a ladder are off, by about as much, and agree with each other.
+    Without this stage the right derivative of a kernel that takes float32 alone fails where it has
+    such in it, by up to four error bars. What the slopes to both sides of x differ by, beyond what
+    a smooth function has, tells by how much. In double precision few functions have kinks between
+    the steps, and other stages know these, as they do a kink at x. Takes no evaluation. Ours.
+    """
+
+    name = "kinks between the steps"
+
+    def helps(self, trial: Trial) -> bool:
+        narrow = trial.columns.base.coarsest_eps > DOUBLE
+        if not narrow or trial.column.from_reference or trial.at_kink:
+            return False
+        return trial.laddered and trial.fails > 0
+
+    def apply(self, trial: Trial) -> Trial:
+        widened = []
+        for one in trial.compared:
+            comparison, bends = one.comparison, trial.columns.bends(trial.column, one.kind)
+            if bends is not None:
+                room = KINKED_BENDS * bends[: comparison.error.size]
+                error = np.where(comparison.fails, comparison.error + room, comparison.error)
+                one = one._replace(comparison=replace(comparison, error=error))
+            widened.append(one)
+        return trial.with_compared(widened, self.name)
 
 
 def _claimed_gradient(trial: Trial) -> Vector | None:
@@ -1977,11 +1974,11 @@ STAGES: tuple[Stage, ...] = (
     SecondLadder(),
     OddPowers(),
     MeasuredNoise(),
-    KinksBetween(),
     ClaimedSteps(),
     DtypeInside(),
     Jumps(),
     Defects(),
+    KinksBetween(),
     AutomaticRounding(),
     ReferenceScatter(),
     ReplayedRounding(),

@@ -932,8 +932,7 @@ class Table:
         for stage in STAGES:
             if (trial.settled and not stage.settles_open) or not stage.helps(trial):
                 continue
-            alone = stage.asks_entry or (trial.proved and stage.by_entry)
-            shown = trial if alone else trial.suspected
+            shown = trial if trial.proved and stage.by_entry else trial.suspected
             if shown is not None and traceable:
                 failing = [one for one in shown.compared if np.any(one.comparison.fails)]
                 for one in failing:

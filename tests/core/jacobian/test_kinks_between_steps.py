@@ -62,20 +62,6 @@ def test_a_wrong_one_fails(layers, scalar, factor, seeds):
         assert examine(rule, inputs, seed=seed, blame=False).verdict is Verdict.FAIL
 
 
-@over_seeds(10, always=4)
-@pytest.mark.parametrize("size", [60, 300])
-def test_a_wrong_entry_is_looked_for_before_stairs_excuse_a_projection(size, seeds):
-    def f(x):
-        if x.dtype != np.float32:
-            raise TypeError("a kernel for float32")
-        return np.sin(x) + np.round(x * np.float32(256)) / np.float32(256)
-
-    for seed in seeds:
-        x = np.random.default_rng(seed).normal(size=size).astype(np.float32)
-        report = examine(ByHand(f, vjp=lambda x, w: -w * np.cos(x)), x, seed=seed, blame=False)
-        assert report.verdict is Verdict.FAIL, seed
-
-
 STEPS = 0.25 * 4.0 ** -np.arange(6)
 
 
