@@ -898,9 +898,9 @@ by the correlation of neighbouring moves. A wave or a kink next to x sends all o
 more than this part of a leaf go one way, it is no rounding that they share. The value is ours."""
 SUMMED_OUTPUTS = 256
 """What truncation leaves of each output is below its rounding, and adds up where rounding does not:
-a right rule of 1e5 outputs in single precision failed. From this many outputs on their sum is
-estimated as one function as well. With fewer, what is left in all of them is below the
-bar. The value is ours and has no derivation."""
+a right rule of 1e5 outputs in single precision failed. Their sum is estimated as one function as
+well. Of fewer outputs than these it counts only where it is another number: a single ladder may be
+sharper than theirs by chance. The value is ours and has no derivation."""
 FULL_DIGITS_PART = 1 / 8
 """What cancels stands still as well, for want of digits. Outputs below this part of the largest in
 their leaf do not count as standing still. The value is ours."""
