@@ -123,6 +123,27 @@ def test_noise_in_some_of_many_outputs_costs_one_ladder(seed):
     assert report.counts["evaluations"] <= 24
 
 
+def test_noise_of_few_outputs_goes_both_ways_and_is_no_divergence():
+    evaluations = []
+    for seed in range(10):
+        random = np.random.default_rng(seed)
+        matrix = random.normal(size=(3, 12)) / 12**0.5
+        x = tuple(random.normal(size=(3, 4)))
+
+        def f(*x, matrix=matrix):
+            return np.tanh((1000.0 + matrix @ np.concatenate(x)) - 1000.0)
+
+        def vjp(*args, matrix=matrix):
+            *x, w = args
+            return tuple(np.split(matrix.T @ (w / np.cosh(matrix @ np.concatenate(x)) ** 2), 3))
+
+        report = examine(ByHand(f, vjp=vjp), x, seed=seed, blame=False)
+        assert report.verdict is Verdict.PASS
+        evaluations.append(report.counts["evaluations"])
+
+    assert np.mean(evaluations) < 100
+
+
 @pytest.mark.parametrize("seed", seeds(10))
 def test_an_error_that_the_sum_shows_and_the_noise_of_single_outputs_hides(seed):
     forward, vjp, x = noisy(0)
