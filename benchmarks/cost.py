@@ -37,7 +37,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, on import
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from harness import header, table, told
+from harness import header, identity, table, told
 
 SHORT = 0.05
 """Seconds: what is shorter is timed in batches of about this length."""
@@ -411,23 +411,14 @@ def fixed_point() -> tuple[Function, list[Any]]:
 
 def planted(f: Function, leaf: int, factor: float, *, entry: bool) -> Function:
     """The function with a mistake in what comes back for a leaf, in one entry or in all."""
-    import torch
 
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return x.clone()
+    def pullback(w: Any) -> tuple[Any]:
+        w = w.clone()
+        w.view(-1)[w.numel() // 3 if entry else slice(None)] *= factor
+        return (w,)
 
-        @staticmethod
-        def backward(ctx: Any, w: Any) -> Any:
-            w = w.clone()
-            w.view(-1)[w.numel() // 3 if entry else slice(None)] *= factor
-            return w
-
-    def wrong(*p: Any) -> Any:
-        return f(*p[:leaf], Wrong.apply(p[leaf]), *p[leaf + 1 :])
-
-    return wrong
+    wrong = identity(pullback, "torch")
+    return lambda *p: f(*p[:leaf], *wrong(p[leaf]), *p[leaf + 1 :])
 
 
 def programs(asked: argparse.Namespace) -> str:

@@ -198,6 +198,12 @@ class Sample:
     """Says whether `minus` is f(x), because x has a neighbour on one side only. The step then has
     the sign of that side."""
 
+    def bend(self, at_x: Vector) -> Vector:
+        """Returns the even part of f about x over the step, which is half of what the slopes to
+        both sides differ by.
+        """
+        return np.asarray(((self.plus + self.minus) / 2 - at_x) / self.step)
+
     @property
     def slope(self) -> Vector:
         """The difference quotient, which is not kept: a ladder has many samples."""
@@ -415,7 +421,8 @@ def _of_chunk(
     better = plain
     for order in orders:
         better = better[1:] + np.diff(better, axis=0) / (ladder_ratio(eps) ** order - 1)
-    change = np.abs(np.diff(better, axis=0))
+    moves = np.diff(better, axis=0)
+    change = np.abs(moves)
     steps = np.abs([s.step for s in samples])
     sizes = np.array([s.size for s in samples])
     size = np.fmax.reduce(sizes)
@@ -426,9 +433,8 @@ def _of_chunk(
         unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
     amplified = ELIMINATION_ROUNDING ** (window - 2)
     measured = amplified * noise / steps[window - 1 :, None]
-    rounding = amplified * (eps * reached + unit) / steps[window - 1 :, None]
-    most = np.fmax(BAR_ROUNDING_UNITS * rounding, MEASURED_BARS * measured)
-    rounding = rounding + measured
+    assumed = amplified * (eps * reached + unit) / steps[window - 1 :, None]
+    rounding = assumed + measured
     moved = np.any(plain != 0, axis=0)
     usual = np.fmax(change, _typical_disagreement(change, reached[: len(change)], moved, parts))
     # A window has two neighbours, and the larger disagreement counts.
@@ -436,8 +442,9 @@ def _of_chunk(
     error = LADDER_BAR_FACTOR * (disagreement + rounding)
     usable = np.where(np.isfinite(better) & np.isfinite(error), error, np.inf)
     credible = usable.copy()
-    # What lies beyond that is truncation that is left.
-    most = np.fmax(most, BAR_ROUNDING_UNITS * _usual_noise(better, rounding, moved, parts))
+    # What windows are off by beyond that is truncation that is left.
+    most = BAR_ROUNDING_UNITS * np.fmax(assumed, _usual_noise(moves, rounding, moved, parts))
+    most = np.fmax(most, MEASURED_BARS * measured)
     for k in range(len(better) - 1):
         off = np.abs(better[k + 1 :] - better[k])
         # A finer window contradicts this one if their widened bars do not meet.
@@ -447,7 +454,7 @@ def _of_chunk(
         credible[k] = np.where(np.any(apart, axis=0), np.inf, error)
     # Finer windows that are farther and farther apart converge to nothing, as those of sqrt at
     # 0 do.
-    diverges = (change[-1] > BAR_ROUNDING_UNITS * rounding[-1]) & _moves_on(better, change)
+    diverges = (change[-1] > BAR_ROUNDING_UNITS * rounding[-1]) & _moves_on(moves)
     if diverges.any():
         # At the end of a long ladder noise does so as well, by a small part of the derivative, and
         # in a shorter one it does so in some of many outputs, by what is usual among them.
@@ -476,7 +483,7 @@ def _half_gap(finest: Sequence[Sample], at_x: Vector, eps: float) -> Vector | No
     """Returns half the gap between the slopes to the right and to the left of x, by these samples;
     see `half_gaps`.
     """
-    bends = np.array([((s.plus + s.minus) / 2 - at_x) / s.step for s in finest])
+    bends = np.array([sample.bend(at_x) for sample in finest])
     unit = eps * np.abs(at_x) / finest[-1].step
     return half_gaps(bends, [s.step for s in finest], unit)
 
@@ -528,15 +535,16 @@ def fewest_samples(*, one_sided: bool) -> int:
     return len(eliminated_powers(odd=one_sided)) + 2
 
 
-def _moves_on(better: Vector, change: Vector) -> NDArray[np.bool_]:
+def _moves_on(moves: Vector) -> NDArray[np.bool_]:
     """Marks the outputs whose last windows move to one side, none by less than the one before.
     Windows that noise moves go both ways.
     """
-    if len(change) < 2:
-        return np.zeros(better.shape[1], bool)
+    if len(moves) < 2:
+        return np.zeros(moves.shape[1], bool)
+    change = np.abs(moves[-3:])
     grows = change[-1] >= change[-2]
-    if len(change) > 2:
-        towards = np.sign(np.diff(better[-4:], axis=0)).sum(axis=0)
+    if len(moves) > 2:
+        towards = np.sign(moves[-3:]).sum(axis=0)
         grows &= (np.abs(towards) == 3) & (change[-2] >= STEADY_CHANGE * change[-3])
     return np.asarray(grows)
 
@@ -562,7 +570,7 @@ def _typical_disagreement(
 
 
 def _usual_noise(
-    better: Vector, rounding: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
+    moves: Vector, rounding: Vector, moved: NDArray[np.bool_], parts: Sequence[slice]
 ) -> Vector:
     """Returns by how much noise moves the windows of an output, as those of its leaf usually move,
     and 0 where these are few, or go the same ways.
@@ -572,17 +580,17 @@ def _usual_noise(
     moves all of them alike, up to a sign: without that right derivatives beside such a wave fail,
     and wrong ones pass.
     """
-    moves, usual = np.diff(better, axis=0), np.zeros_like(rounding)
-    signs = np.sign(moves[-3:])
-    if len(signs) < 3:
+    usual = np.zeros_like(rounding)
+    if len(moves) < 3:
         return usual
     for part in parts:
         among = moved[part] & np.isfinite(moves[:, part]).all(axis=0)
         if np.count_nonzero(among) >= USUAL_OUTPUTS:
-            ways = signs[:, part][:, among]
-            counts = np.unique(ways[:2] * ways[2], axis=1, return_counts=True)[1]
-            if counts.max() <= ALIKE_PART * ways.shape[1]:
-                usual[1:, part] = _medians(np.abs(moves[:, part][:, among]))[:, None]
+            own = moves[:, part][:, among]
+            first, second, last = np.sign(own[-3:]).astype(int)
+            ways = np.bincount(4 + 3 * first * last + second * last)
+            if ways.max() <= ALIKE_PART * last.size:
+                usual[1:, part] = _medians(np.abs(own))[:, None]
     return np.fmin(usual, SHARED_ROUNDING * rounding)
 
 

@@ -1170,8 +1170,8 @@ def _stands_on_steps(trial: Trial, again: list[ModeComparison]) -> bool:
         if before.kind == "first":
             continue
         each = [trial.columns.row_values(before.kind, sample.slope[:count]) for sample in samples]
-        even = [(one.plus + one.minus - 2 * base.values) / (2 * one.step) for one in samples]
-        gaps = [trial.columns.row_values(before.kind, gap[:count]) for gap in even]
+        bends = [sample.bend(base.values)[:count] for sample in samples]
+        gaps = [trial.columns.row_values(before.kind, bend) for bend in bends]
         new, old = after.comparison.reference, np.array(each)[:, : after.comparison.reference.size]
         half_gap = np.abs(np.array(gaps)[:, : new.size])
         doubted = before.comparison.fails | before.comparison.undecided
