@@ -11,10 +11,7 @@ from adjudge import Verdict
 from adjudge.conformance import checks
 from adjudge.engine.registry import backend_named
 
-pytestmark = [
-    pytest.mark.backend("torch"),
-    pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta"),
-]
+pytestmark = pytest.mark.backend("torch")
 LAYOUTS = ["sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"]
 
 

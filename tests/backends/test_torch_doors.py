@@ -53,7 +53,6 @@ def test_inputs_without_requires_grad_are_checked_by_the_library(x):
         adjudge_torch.gradcheck(torch.sin, (x.detach(),))
 
 
-@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 @pytest.mark.parametrize("convert", ["to_sparse", "to_sparse_csr"])
 def test_a_sparse_output_is_a_value_error_with_the_words_of_pytorch(convert):
     x = torch.eye(2, dtype=torch.float64).requires_grad_()

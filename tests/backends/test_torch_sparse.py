@@ -7,11 +7,7 @@ from scenarios import over_seeds
 import adjudge
 from adjudge import Status
 
-pytestmark = [
-    pytest.mark.backend("torch"),
-    # PyTorch says once a process that these layouts are in beta
-    pytest.mark.filterwarnings("ignore:Sparse:UserWarning"),
-]
+pytestmark = pytest.mark.backend("torch")
 
 LAYOUTS = ["coo", "csr", "csc", "bsr", "bsc"]
 STORED = {"coo": 5, "csr": 5, "csc": 5, "bsr": 8, "bsc": 8}

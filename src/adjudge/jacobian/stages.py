@@ -999,7 +999,8 @@ def _is_that_of_f_farther_off(trial: Trial) -> bool:
         rows = worst_entries(comparison, comparison.fails)
         if not rows or kind == "first":
             continue
-        taken = np.array([_automatic_at(columns, at(t), kind, rows, found) for t in parts])
+        automatic = RowsAtPoints(columns, found, kind, rows)
+        taken = np.array([automatic.at(at(t)) for t in parts])
         mean, here = np.mean(taken, axis=0), comparison.automatic[rows]
         moved = columns.row_values(kind, slope)[rows]
         same = np.abs(mean - here) <= BENT_PART * comparison.difference[rows]
@@ -2042,7 +2043,8 @@ def allow_automatic_rounding(
     tried = _tried(one)
     if not tried:
         return one
-    around = _automatic_nearby(columns, kind, tried, found)
+    automatic = RowsAtPoints(columns, found, kind, tried)
+    around = automatic.nearby()
 
     def largest_change(beside: list[Vector]) -> Vector:
         changes = np.abs(np.reshape(beside, (-1, len(tried))) - comparison.automatic[tried])
@@ -2058,12 +2060,12 @@ def allow_automatic_rounding(
     small = off <= comparison.tolerance.eps**GROSS_POWER * comparison.largest[tried]
     few |= small & (change == 0)
     for number in range(1, NOISY_DRAWS) if np.any(few) else ():
-        more = _automatic_nearby(columns, kind, tried, found, number)
+        more = automatic.nearby(number)
         change = np.where(few, np.fmax(change, largest_change(more)), change)
     if kind != "first" and np.any(NEIGHBOUR_FACTOR * change < off - allowed):
-        change = np.fmax(change, _change_of_parts(columns, comparison, kind, tried, found))
+        change = np.fmax(change, _change_of_parts(automatic, comparison))
     if np.any(NEIGHBOUR_FACTOR * change < off - allowed):
-        change = np.fmax(change, largest_change(_beside_in_others(columns, kind, tried, found)))
+        change = np.fmax(change, largest_change(_beside_in_others(automatic)))
     doubted = off > np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
     alone, unlike = right & doubted, change >= UNLIKE_ROUNDING * off
     change = np.where(alone, 0.0, change)
@@ -2076,10 +2078,9 @@ def allow_automatic_rounding(
     after = replace(comparison, error=error)
     if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, error.size)):
         leaves = found.tangent.leaves
-        take = partial(_automatic_at, columns, kind=kind, rows=tried, found=found)
         eps, seed = comparison.tolerance.eps, columns.probes.seed
         reach = _smooth_reach(columns.problem, found)
-        *_, apart = scatter(columns.problem, eps, seed, leaves, take, reach)
+        *_, apart = scatter(columns.problem, eps, seed, leaves, automatic.at, reach)
         slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     doubted_inside = after.fails & ~_beyond_rounding(comparison, found)
@@ -2087,16 +2088,16 @@ def allow_automatic_rounding(
     # Who gives a reference wants to know of a tail that has lost its digits.
     given = found.from_reference and not columns.tolerance.exact
     if left and kind != "first" and not given:
-        inside = _moved_inside(columns, after, kind, left, found)
+        inside = _moved_inside(replace(automatic, rows=left), after)
         slack[left] = np.fmax(slack[left], INSIDE_FACTOR / NEIGHBOUR_FACTOR * inside)
         slack[tried] = np.where(alone, 0.0, slack[tried])
         after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
     excused = comparison.fails & ~after.fails
     if np.any(excused[tried]) and comparison.tolerance.eps <= COARSE_EPS:
-        jumps = _jumps_at_x(columns, comparison, kind, tried, found, around)
+        jumps = _jumps_at_x(automatic, comparison, around)
         beside = excused[tried] & doubted & (jumps | unlike)
         if np.any(beside):
-            beside &= _right_beside(columns, comparison, kind, tried, found)
+            beside &= _right_beside(automatic, comparison)
         # Where noise next to x is as large as the error, it may be there at x as well.
         steady = np.all(~finite | (np.abs(around - reference) <= off / ISOLATED_TOLERANCES), axis=0)
         branch = beside & (unlike | steady)
@@ -2130,9 +2131,7 @@ def _beyond_rounding(comparison: Comparison, found: Column) -> NDArray[np.bool_]
     return np.asarray(large & (comparison.error * GROSS_BARS < off))
 
 
-def _right_beside(
-    columns: Columns, comparison: Comparison, kind: RowKind, rows: list[int], found: Column
-) -> NDArray[np.bool_]:
+def _right_beside(automatic: RowsAtPoints, comparison: Comparison) -> NDArray[np.bool_]:
     """Marks the rows whose automatic values are alike on both sides of x, and right, at one of a
     few distances from it.
 
@@ -2141,7 +2140,8 @@ def _right_beside(
     would be allowed the step to it, or all the noise that a division by nearly zero makes next to
     it. Costs two evaluations of the derivative for each distance.
     """
-    if kind == "first":
+    columns, rows = automatic.columns, automatic.rows
+    if automatic.kind == "first":
         return np.zeros(len(rows), bool)
     problem, x, eps = columns.problem, columns.problem.origin, comparison.tolerance.eps
     reference, off = comparison.reference[rows], comparison.difference[rows]
@@ -2153,8 +2153,7 @@ def _right_beside(
         sides = []
         for point in (x + move, x - move):
             there = representable_within_bounds(problem, point)
-            take = partial(_automatic_at, columns, there, kind, rows, found)
-            values = attempt(take, NotSupportedError)
+            values = attempt(partial(automatic.at, there), NotSupportedError)
             if values is None:
                 return right
             sides.append(values)
@@ -2165,12 +2164,7 @@ def _right_beside(
 
 
 def _jumps_at_x(
-    columns: Columns,
-    comparison: Comparison,
-    kind: RowKind,
-    rows: list[int],
-    found: Column,
-    around: list[Vector],
+    automatic: RowsAtPoints, comparison: Comparison, around: list[Vector]
 ) -> NDArray[np.bool_]:
     """Marks the rows whose automatic values jump at x: within rounding of it, `around`, and farther
     out on the same side they are alike, and at x they are another one.
@@ -2180,23 +2174,22 @@ def _jumps_at_x(
     wrong everywhere passed beside one entry at the threshold and a large one. Costs as many
     evaluations of the derivative as `BRANCH_REACHES` has for each point.
     """
-    problem, x = columns.problem, columns.problem.origin
-    at_x = comparison.automatic[rows]
-    jumps = np.zeros(len(rows), bool)
-    for point, beside in zip(_points_nearby(columns, found.tangent.leaves), around, strict=True):
+    problem, x = automatic.columns.problem, automatic.columns.problem.origin
+    at_x = comparison.automatic[automatic.rows]
+    jumps = np.zeros(at_x.size, bool)
+    points = _points_nearby(automatic.columns, automatic.found.tangent.leaves)
+    for point, beside in zip(points, around, strict=True):
         step = np.abs(beside - at_x)
         stays = step > 0
         for reach in (r for r in BRANCH_REACHES if r * comparison.tolerance.eps <= COARSE_EPS):
             farther = representable_within_bounds(problem, x + reach * (point - x))
-            there = _automatic_at(columns, farther, kind, rows, found)
+            there = automatic.at(farther)
             stays &= np.abs(there - beside) <= BRANCH_PART * step
         jumps |= stays
     return jumps
 
 
-def _moved_inside(
-    columns: Columns, comparison: Comparison, kind: RowKind, rows: list[int], found: Column
-) -> Vector:
+def _moved_inside(automatic: RowsAtPoints, comparison: Comparison) -> Vector:
     """Returns how far these automatic values, of which the worst comes first, are apart where all
     numbers inside of f move by one spacing, up or down; see `Environment.moved_by_rounding`.
 
@@ -2204,15 +2197,11 @@ def _moved_inside(
     alike at all points close to x. If two draws move the worst value by far less than it is off by,
     nothing more is asked.
     """
-    others = columns.problem.moved_widely
+    others, rows = automatic.columns.problem.moved_widely, automatic.rows
 
     def apart(others: Sequence[Problem], rows: list[int]) -> Vector:
         """Returns how far these values are apart between some draws."""
-
-        def take(other: Problem) -> Vector:
-            return _automatic_at(columns, other, kind, rows, found)
-
-        moved = apart_where_moved(others, take)
+        moved = apart_where_moved(others, replace(automatic, rows=rows).at)
         return np.zeros(len(rows)) if moved is None else moved
 
     least = comparison.difference[rows[0]] / (INSIDE_FACTOR * NEIGHBOUR_FACTOR)
@@ -2318,10 +2307,11 @@ def _reference_scatter(
     comparison = one.comparison
     rows, size = worst_entries(comparison, entries), comparison.rounded_with
     beyond = comparison.difference - comparison.allowed
+    values = RowsAtPoints(columns, found, one.kind, rows)
 
     def gaps(point: Vector) -> Vector:
-        reference = _reference_at(columns, point, one.kind, rows, found)
-        return _automatic_at(columns, point, one.kind, rows, found) - reference
+        reference = values.reference_at(point)
+        return values.at(point) - reference
 
     def slack(apart: Vector) -> Vector:
         """Returns what is allowed to each entry, where the tried ones are so far apart."""
@@ -2346,10 +2336,11 @@ def _of_iterations(columns: Columns, one: ModeComparison, found: Column) -> Vect
     rounding.
     """
     at_x = one.comparison.reference
-    rows, rates = list(range(at_x.size)), []
+    all_rows = RowsAtPoints(columns, found, one.kind, list(range(at_x.size)))
+    rates = []
     points = _points_beside(columns, found, slice(None), FOLLOWED_DISTANCES)
     for far, point in zip(FOLLOWED_DISTANCES, points, strict=True):
-        rates.append(np.abs(_reference_at(columns, point, one.kind, rows, found) - at_x) / far)
+        rates.append(np.abs(all_rows.reference_at(point) - at_x) / far)
     units = ITERATED_UNITS * one.comparison.tolerance.eps
     return np.asarray(units * np.nan_to_num(np.max(rates, axis=0), posinf=0.0))
 
@@ -2426,9 +2417,10 @@ def _beside_reference(
     this `part` of x is moved by these distances over its scale.
     """
     yield one.comparison.automatic[rows], one.comparison.reference[rows]
+    values = RowsAtPoints(columns, found, one.kind, rows)
     for point in _points_beside(columns, found, part, distances):
-        there = _reference_at(columns, point, one.kind, rows, found)
-        yield _automatic_at(columns, point, one.kind, rows, found), there
+        there = values.reference_at(point)
+        yield values.at(point), there
 
 
 def _points_beside(
@@ -2444,14 +2436,6 @@ def _points_beside(
         moves = found.tangent.vector[part] != 0 if part != slice(None) else True
         point[part] += np.where(moves, signs * scale(point[part]), 0.0)
         yield representable(problem, problem.clipped(point), leaves)
-
-
-def _reference_at(
-    columns: Columns, point: Vector, kind: RowKind, rows: list[int], found: Column
-) -> Vector:
-    """Returns the references of these rows at another point."""
-    there = columns.estimator.at(point).along(found.tangent)
-    return columns.row_values(kind, there.estimate.value[: columns.base.Y.size])[rows]
 
 
 def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArray[np.bool_]:
@@ -2493,6 +2477,7 @@ def _underflows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -
     """
     columns, found, underflows = trial.columns, trial.column, np.zeros(entries.size, bool)
     tried = worst_entries(one.comparison, entries)
+    automatic = RowsAtPoints(columns, found, one.kind, tried)
     least = one.comparison.tolerance.eps**2 * _beside(trial, one)
     if not tried or not np.any(least[tried]):
         return underflows
@@ -2501,8 +2486,7 @@ def _underflows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -
             if step > columns.problem.longest_step(found.tangent.vector):
                 continue
             point = moved_by(columns.problem, found.tangent, step)
-            take = partial(_automatic_at, columns, point, one.kind, tried, found)
-            values = attempt(take)
+            values = attempt(partial(automatic.at, point))
             if values is not None:
                 size = np.abs(values)
                 underflows[tried] |= (size > 0) & (size <= least[tried])
@@ -2551,41 +2535,33 @@ def _steady(
     steady = np.zeros(candidates.size, bool)
     steady[tried] = True
 
+    def left() -> RowsAtPoints:
+        """Returns those that are steady so far."""
+        return RowsAtPoints(columns, found, one.kind, [k for k in tried if steady[k]])
+
     def compare(rows: list[int], values: Vector) -> None:
         """Keeps those of these rows that are steady at one more point."""
         here = comparison.automatic[rows]
         steady[rows] = np.abs(values - here) < STEADY_PART * np.abs(here)
 
     for point in points_within_rounding(columns.problem, probes.seed, found.tangent.leaves):
-        rows = [k for k in tried if steady[k]]
-        if rows:
-            compare(rows, _automatic_at(columns, point, one.kind, rows, found))
+        automatic = left()
+        if automatic.rows:
+            compare(automatic.rows, automatic.at(point))
     eps = comparison.tolerance.eps
     if eps > COARSE_EPS or one.kind == "first":
         return steady
     random = generator(probes.seed, Stream.RESIDUE)
     for point in points_around(columns.problem, probes.seed, eps, RESIDUE_DISTANCES):
-        rows = [k for k in tried if steady[k]]
-        take = partial(_automatic_at, columns, point, one.kind, rows, found, random)
-        values = attempt(take) if rows else None
+        automatic = left()
+        take = partial(automatic.at, point, moved_by=random)
+        values = attempt(take) if automatic.rows else None
         if values is not None:
-            compare(rows, values)
+            compare(automatic.rows, values)
     return steady
 
 
-def _automatic_nearby(
-    columns: Columns, kind: RowKind, rows: list[int], found: Column, number: int = 0
-) -> list[Vector]:
-    """Returns the automatic values of these rows where the leaves of the column are moved by a unit
-    of rounding, at the pair of points of that number.
-    """
-    points = _points_nearby(columns, found.tangent.leaves, number)
-    return [_automatic_at(columns, point, kind, rows, found) for point in points]
-
-
-def _change_of_parts(
-    columns: Columns, comparison: Comparison, kind: RowKind, rows: list[int], found: Column
-) -> Vector:
+def _change_of_parts(automatic: RowsAtPoints, comparison: Comparison) -> Vector:
     """Returns how far the automatic values of these rows, taken of random parts of the probe, are
     from those parts of the values.
 
@@ -2595,6 +2571,7 @@ def _change_of_parts(
     is off by more than `LARGEST_OF_PARTS`. Costs one evaluation of the derivative, and four more
     where that one differs. Ours.
     """
+    columns, rows = automatic.columns, automatic.rows
     none = np.zeros(len(rows))
     here, off = comparison.automatic[rows], comparison.difference[rows]
     fine = off <= LARGEST_OF_PARTS * comparison.largest[rows]
@@ -2604,8 +2581,7 @@ def _change_of_parts(
     random = generator(columns.probes.seed, Stream.PARTS_OF_PROBES)
 
     def change(part: float) -> Vector:
-        values = _automatic_at(columns, None, kind, rows, found, part=part)
-        return np.nan_to_num(np.abs(values - here), nan=np.inf)
+        return np.nan_to_num(np.abs(automatic.at(None, part=part) - here), nan=np.inf)
 
     changes = change(random.uniform(LEAST_PART, 1))
     if not np.any(changes >= NOISY_PART**2 * off):
@@ -2625,53 +2601,74 @@ def _points_nearby(columns: Columns, leaves: Collection[int], number: int = 0) -
     return points_within_rounding(columns.problem, seed, leaves, eps, 2.0**number)
 
 
-def _beside_in_others(
-    columns: Columns, kind: RowKind, rows: list[int], found: Column
-) -> list[Vector]:
+def _beside_in_others(automatic: RowsAtPoints) -> list[Vector]:
     """Returns the automatic values of these rows where all leaves but those of the column are moved
     by a unit of rounding; there are none where there are no others.
 
     The rounding of a derivative by the right-hand side of least squares is that of its matrix.
     """
-    own = found.tangent.leaves
+    columns, own = automatic.columns, automatic.found.tangent.leaves
     others = [j for j in range(len(columns.problem.X.leaves)) if j not in own]
-    points = _points_nearby(columns, others) if others else ()
-    return [_automatic_at(columns, point, kind, rows, found) for point in points]
+    return [automatic.at(point) for point in _points_nearby(columns, others)] if others else []
 
 
-def _automatic_at(
-    columns: Columns,
-    place: Vector | Problem | None,
-    kind: RowKind,
-    rows: list[int],
-    found: Column,
-    random: np.random.Generator | None = None,
-    part: float = 1.0,
-) -> Vector:
-    """Returns the automatic values of these rows at another point of X, or at the x of another
-    problem, or at x, for the same probes, or with `random` for those that are `perturbed`. They
-    are taken of this part of the probe.
-    """
-    base, v = columns.base.of or columns.base, found.vector
-    if isinstance(place, Problem):
-        problem, point = place, place.origin
-    else:
-        problem, point = columns.problem, columns.problem.origin if place is None else place
-    width = base.Y.size
+@dataclass(frozen=True)
+class RowsAtPoints:
+    """Some rows of a column, whose two sides are asked for at other points of X than x."""
 
-    def probe(vector: Vector) -> Vector:
-        vector = vector if random is None else perturbed(vector, random, RESIDUE_DISTANCES[-1])
-        return vector if part == 1 else part * vector
+    columns: Columns
+    found: Column
+    kind: RowKind
+    rows: list[int]
 
-    if kind == "first":
-        values = evaluate(problem, base, point, Purpose.ROUNDING)
-        return np.array([values[:width] @ v[:width]])
-    if kind == "each":
-        forward = Forward(problem, point)
-        image = forward.column(base, probe(v))[1] / part
-        return np.concatenate([columns.pushed(image, k) for k in rows])
-    reverse = base.reverse if place is None else columns.reverse_at(point, problem)
-    return np.array([reverse.row(base, probe(columns.cotangent(k))) @ v / part for k in rows])
+    def at(
+        self,
+        place: Vector | Problem | None,
+        *,
+        moved_by: np.random.Generator | None = None,
+        part: float = 1.0,
+    ) -> Vector:
+        """Returns the automatic values at a point of X, or at the x of another problem, or at x,
+        for the same probes, or for those that `moved_by` makes `perturbed`. They are taken of this
+        part of the probe.
+        """
+        columns, found = self.columns, self.found
+        base, v = columns.base.of or columns.base, found.vector
+        if isinstance(place, Problem):
+            problem, point = place, place.origin
+        else:
+            problem, point = columns.problem, columns.problem.origin if place is None else place
+        width = base.Y.size
+
+        def probe(vector: Vector) -> Vector:
+            if moved_by is not None:
+                vector = perturbed(vector, moved_by, RESIDUE_DISTANCES[-1])
+            return vector if part == 1 else part * vector
+
+        if self.kind == "first":
+            values = evaluate(problem, base, point, Purpose.ROUNDING)
+            return np.array([values[:width] @ v[:width]])
+        if self.kind == "each":
+            forward = Forward(problem, point)
+            image = forward.column(base, probe(v))[1] / part
+            return np.concatenate([columns.pushed(image, k) for k in self.rows])
+        reverse = base.reverse if place is None else columns.reverse_at(point, problem)
+        cotangents = (probe(columns.cotangent(k)) for k in self.rows)
+        return np.array([reverse.row(base, w) @ v / part for w in cotangents])
+
+    def nearby(self, number: int = 0) -> list[Vector]:
+        """Returns the automatic values where the leaves of the column are moved by a unit of
+        rounding, at the pair of points of that number.
+        """
+        points = _points_nearby(self.columns, self.found.tangent.leaves, number)
+        return [self.at(point) for point in points]
+
+    def reference_at(self, point: Vector) -> Vector:
+        """Returns the references at another point."""
+        columns = self.columns
+        there = columns.estimator.at(point).along(self.found.tangent)
+        values = there.estimate.value[: columns.base.Y.size]
+        return columns.row_values(self.kind, values)[self.rows]
 
 
 def worst_entries(

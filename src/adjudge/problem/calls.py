@@ -382,13 +382,12 @@ def read_arguments(
             f"kwargs= is of class {type(kwargs).__name__}", "give a mapping of names to arguments"
         )
     given = None if backend is None else backend_given(backend)
-    tree, owners, unknown = _owned(inputs, kwargs, given, holder)
-    if not owners or (rule is not None and rule.as_matrices):
+    call = _owned(inputs, kwargs, given, holder)
+    if not call.owners or (rule is not None and rule.as_matrices):
         inputs, kwargs = placed_call(inputs, kwargs, given, rule)
-        tree, owners, unknown = _owned(inputs, kwargs, given, holder)
-    checked, unmarked = _selected(
-        tree, owners, unknown, wrt, given, holds=holder is not None, captured=captured, rule=rule
-    )
+        call = _owned(inputs, kwargs, given, holder)
+    checked, unmarked = _selected(call, wrt, holds=holder is not None, captured=captured, rule=rule)
+    tree, owners = call.tree, call.owners
     engine = common_backend([(tree.names[k], owners[k]) for k in checked or owners]) or given
     if engine is None:  # _selected raised where nothing is checked, but for what f closes over
         raise InputError(
@@ -402,15 +401,26 @@ def read_arguments(
     return Arguments(tree, checked, engine, unmarked)
 
 
+@dataclass(frozen=True)
+class OwnedLeaves:
+    """A flattened call, and which engines its leaves belong to."""
+
+    tree: Tree
+    given: AutodiffBackend | None
+    """The engine that the user named; where there is one, others are not looked for."""
+    owners: Mapping[int, AutodiffBackend]
+    """The engines of the leaves, by their index."""
+    unknown: Mapping[int, UnknownFrameworkError]
+    """The errors of the leaves that belong to no engine, by their index."""
+
+
 def _owned(
     inputs: object,
     kwargs: Mapping[str, Any] | None,
     given: AutodiffBackend | None,
     holder: Holder | None,
-) -> tuple[Tree, dict[int, AutodiffBackend], dict[int, UnknownFrameworkError]]:
-    """Returns the flattened call, the engines of its leaves by their index, and the errors of those
-    that belong to none. Where an engine is `given`, others are not looked for.
-    """
+) -> OwnedLeaves:
+    """Returns the flattened call with the engines of its leaves."""
     args = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
     for key in kwargs or ():
         if not isinstance(key, str):
@@ -432,7 +442,7 @@ def _owned(
                 continue
             if owner is not None:
                 owners[k] = owner
-    return tree, owners, unknown
+    return OwnedLeaves(tree, given, owners, unknown)
 
 
 def placed_call(
@@ -492,11 +502,8 @@ def _moved(engine: AutodiffBackend, tree: Tree, device: str) -> tuple[Any, ...]:
 
 
 def _selected(
-    tree: Tree,
-    owners: Mapping[int, AutodiffBackend],
-    unknown: Mapping[int, UnknownFrameworkError],
+    call: OwnedLeaves,
     wrt: Path | Sequence[Path] | None,
-    given: AutodiffBackend | None,
     *,
     holds: bool,
     captured: bool,
@@ -510,9 +517,10 @@ def _selected(
     those that are marked as constants. An array of an unknown framework is a constant where others
     are named or marked.
     """
+    tree, owners = call.tree, call.owners
     floating = [k for k, owner in owners.items() if owner.arrays.is_differentiable(tree.leaves[k])]
     if wrt is not None:
-        return _resolved(tree, unknown, floating, wrt, given), ()
+        return _resolved(call, floating, wrt), ()
     held: list[int] = []
     if holds:
         held = [k for k in floating if tree.names[k].startswith("parameters")]
@@ -522,10 +530,10 @@ def _selected(
     if marked:
         rest = sorted(set(floating).difference(marked))
         return (*marked, *held), tuple(map(tree.names.__getitem__, rest))
-    for error in unknown.values():
+    for error in call.unknown.values():
         raise error
     if not floating and not held and (not captured or rule is not None):
-        _require_none_of_others(tree, range(len(tree.leaves)), given)
+        _require_none_of_others(call, range(len(tree.leaves)))
         kinds = ", ".join(
             f"{name}: {leaf.dtype if is_array_like(leaf) else type(leaf).__name__}"
             for name, leaf in zip(tree.names, tree.leaves, strict=True)
@@ -547,16 +555,15 @@ def _selected(
     return (*floating, *held), ()
 
 
-def _require_none_of_others(
-    tree: Tree, leaves: Iterable[int], given: AutodiffBackend | None
-) -> None:
+def _require_none_of_others(call: OwnedLeaves, leaves: Iterable[int]) -> None:
     """Raises `InputError` where one of these leaves would be checked on another engine than the
-    `given` one, which its array belongs to.
+    given one, which its array belongs to.
     """
+    given = call.given
     if given is None:
         return
     for k in leaves:
-        name, leaf = tree.names[k], tree.leaves[k]
+        name, leaf = call.tree.names[k], call.tree.leaves[k]
         if given.owns(leaf) or isinstance(leaf, np.ndarray | np.generic):
             continue  # arrays of NumPy are placed on the engine, and numbers are constants
         owner = attempt(partial(backend_of, leaf, name), BackendError)
@@ -568,15 +575,12 @@ def _require_none_of_others(
 
 
 def _resolved(
-    tree: Tree,
-    unknown: Mapping[int, UnknownFrameworkError],
-    floating: Sequence[int],
-    wrt: Path | Sequence[Path],
-    given: AutodiffBackend | None,
+    call: OwnedLeaves, floating: Sequence[int], wrt: Path | Sequence[Path]
 ) -> tuple[int, ...]:
-    given_paths = [wrt] if isinstance(wrt, int | np.integer | str) else wrt
+    """Returns the indices of the leaves that `wrt` names, in order."""
+    tree, named = call.tree, [wrt] if isinstance(wrt, int | np.integer | str) else wrt
     paths = list[int | str]()
-    for path in given_paths:
+    for path in named:
         if not isinstance(path, int | np.integer | str):
             raise InputError(
                 f"wrt= holds {described(path)}",
@@ -598,9 +602,9 @@ def _resolved(
         usable = [k for k in found if k in floating]
         if not usable:
             k = found[0]
-            if k in unknown:
-                raise unknown[k]
-            _require_none_of_others(tree, found, given)
+            if k in call.unknown:
+                raise call.unknown[k]
+            _require_none_of_others(call, found)
             kind = getattr(tree.leaves[k], "dtype", type(tree.leaves[k]).__name__)
             raise InputError(
                 f"wrt={path!r} names {tree.names[k]}, which is {kind}",
