@@ -65,7 +65,7 @@ from adjudge.estimate.reference import (
     Referenced,
     bind,
 )
-from adjudge.estimate.stencils import Estimate, Sample, in_parts
+from adjudge.estimate.stencils import Estimate, Sample, hull, in_parts
 
 __all__ = [
     "SIGNIFICANT_BITS",
@@ -95,6 +95,7 @@ __all__ = [
     "enclosure_of",
     "endless",
     "half_gaps",
+    "hull",
     "in_parts",
     "irregularity",
     "may_round_inside",

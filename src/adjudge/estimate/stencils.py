@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from adjudge.constants import (
     ALIKE_PART,
@@ -536,17 +536,15 @@ def fewest_samples(*, one_sided: bool) -> int:
 
 
 def _moves_on(moves: Vector) -> NDArray[np.bool_]:
-    """Marks the outputs whose last windows move to one side, none by less than the one before.
+    """Marks the outputs whose last windows move to one side, each by as much as the one before.
     Windows that noise moves go both ways.
     """
     if len(moves) < 2:
         return np.zeros(moves.shape[1], bool)
-    change = np.abs(moves[-3:])
-    grows = change[-1] >= change[-2]
-    if len(moves) > 2:
-        towards = np.sign(moves[-3:]).sum(axis=0)
-        grows &= (np.abs(towards) == 3) & (change[-2] >= STEADY_CHANGE * change[-3])
-    return np.asarray(grows)
+    last = moves[-3:]
+    change = np.abs(last)
+    grows = np.all(change[1:] >= STEADY_CHANGE * change[:-1], axis=0)
+    return np.asarray(grows & (np.abs(np.sign(last).sum(axis=0)) == len(last)))
 
 
 def _typical_disagreement(
@@ -637,16 +635,30 @@ def of_sums(
     return ladder(sums, eps, None, length(noise), each)
 
 
+def hull(values: ArrayLike, bars: ArrayLike) -> tuple[Vector, Vector]:
+    """Returns the middles and half the widths of the smallest intervals that hold two values with
+    their finite bars. `values` and `bars` are pairs of vectors.
+    """
+    one, two = np.asarray(values), np.asarray(bars)
+    low, high = np.min(one - two, axis=0), np.max(one + two, axis=0)
+    return (low + high) / 2, (high - low) / 2
+
+
 def combined(one: Estimate, two: Estimate) -> Estimate:
     """Returns what two ladders of different steps say together.
 
-    Per output it is the value with the narrower error bar, and the wider of the two bars, or one
-    that reaches the other value where the two disagree. Among many outputs there is one with two
-    windows that agree by chance in one ladder; in both ladders there is not, so a FAIL needs this.
+    Per output it is the value with the narrower error bar, and the wider of the two bars; where
+    the two disagree, it is all that lies between them, with their bars. Among many outputs there is
+    one with two windows that agree by chance in one ladder; in both ladders there is not, so a FAIL
+    needs this. A bar around one value that reaches the other one would allow as much on the side on
+    which there is none.
     """
     first = one.error <= two.error
     value = np.where(first, one.value, two.value)
-    error = np.fmax(np.fmax(one.error, two.error), np.abs(one.value - two.value))
+    error = np.fmax(one.error, two.error)
+    apart = np.abs(one.value - two.value) > error
+    middle, half = hull([one.value, two.value], np.where(apart, [one.error, two.error], 0.0))
+    value, error = np.where(apart, middle, value), np.where(apart, half, error)
     evaluations = one.method.evaluations + two.method.evaluations
     return Estimate(
         value,

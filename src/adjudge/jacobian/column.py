@@ -36,6 +36,7 @@ from adjudge.estimate import (
     by_replay,
     enclosure_of,
     endless,
+    hull,
     of_projections,
 )
 from adjudge.findings import Enclosure, Scheme
@@ -437,11 +438,10 @@ class Columns:
         instead = np.where(known, ~other & (sums.error < bar), apart & np.isinf(bar))
         instead &= w.size >= SUMMED_OUTPUTS
         both = known & other & ~agrees
-        one, two = np.where(both, [bar, sums.error], 0.0)  # infinite ones have no middle
-        low = np.fmin(reference - one, sums.value - two)
-        high = np.fmax(reference + one, sums.value + two)
-        reference = np.where(both, (low + high) / 2, np.where(instead, sums.value, reference))
-        bar = np.where(both, (high - low) / 2, np.where(instead, sums.error, bar))
+        bars = np.where(both, [bar, sums.error], 0.0)  # infinite ones have no middle
+        middle, half = hull([reference, sums.value], bars)
+        reference = np.where(both, middle, np.where(instead, sums.value, reference))
+        bar = np.where(both, half, np.where(instead, sums.error, bar))
         return reference, bar
 
     def _kept(self, found: Column) -> tuple[Vector, Vector, NDArray[np.bool_]]:

@@ -8,6 +8,7 @@ from adjudge.estimate.kinks import Slopes
 from adjudge.estimate.stencils import (
     Sample,
     central_difference,
+    combined,
     extrapolated,
     in_parts,
     ladder,
@@ -155,6 +156,39 @@ def test_noise_of_many_outputs_does_not_diverge_and_a_root_among_them_does(seed)
     off = np.delete(np.abs(estimate.value - slope) / estimate.error, roots)
     assert np.count_nonzero(off > 1) < 10
     assert off.max() < 2
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_windows_that_move_on_by_the_same_diverge_and_those_that_shrink_do_not(seed):
+    """The slope of `x log|x|` at 0 grows by the same from step to step, give or take rounding."""
+    start = np.random.default_rng(seed).uniform(1.0, 2.0) * relative_step(EPS)
+
+    def f(t):
+        size = abs(t)
+        return np.sign(t) * np.asarray([size * np.log(size), size**1.25, np.sin(size)])
+
+    samples = [Sample(h, f(h), f(-h)) for h in ladder_steps(start, start, EPS)]
+    estimate = ladder(samples, EPS, np.zeros(3))
+
+    assert [True, False, False] == np.isinf(estimate.error).tolist()
+
+
+def test_two_ladders_that_disagree_allow_what_lies_between_them_and_nothing_beside():
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+
+    def slopes(*values):
+        rates = np.array(values)
+        return ladder([Sample(h, h * rates, -h * rates) for h in steps], EPS, np.zeros(3))
+
+    one, two = slopes(1.0, 1.0, 3.0), slopes(1.0, 1.25, 2.75)
+    both = combined(one, two)
+
+    assert both.value == pytest.approx([1.0, 1.125, 2.875])
+    assert both.error[0] == max(one.error[0], two.error[0])
+    assert both.error[1:] == pytest.approx([0.125, 0.125])
+    low, high = both.value - both.error, both.value + both.error
+    for each in (one, two):
+        assert np.all(low <= each.value) and np.all(each.value <= high)
 
 
 @pytest.mark.parametrize("width", [1e-7, 2e-7])
