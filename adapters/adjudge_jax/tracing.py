@@ -100,6 +100,10 @@ class _TooLongError(Exception):
     """A loop has run more steps than are kept."""
 
 
+class _UndecidedError(Exception):
+    """Which way the program goes depends on values that are not known where it is only traced."""
+
+
 class _Loop(NamedTuple):
     """A loop of which only chosen iterations are steps of their own."""
 
@@ -188,10 +192,10 @@ class Walk:
             start = self._taken
             try:
                 return control(params, operands, place, scope)
-            except _TooLongError:
+            except (_TooLongError, _UndecidedError) as error:
                 self.recorded.cut(start)
                 del self.steps[start:]
-                if not self.chosen:
+                if not self.chosen or isinstance(error, _UndecidedError):
                     return None
                 parts = self._scan_in_parts if name == "scan" else self._while_in_parts
                 return parts(equation, operands, place, scope)
@@ -378,12 +382,13 @@ class Walk:
     def _cond(
         self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
     ) -> list[Known]:
-        which = min(max(int(operands[0].value), 0), len(params["branches"]) - 1)
+        which = min(max(int(_decided(operands[0].value)), 0), len(params["branches"]) - 1)
         return self.through(params["branches"][which], operands[1:], place, scope)
 
     def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> NDArray[np.bool_]:
         """Returns whether a loop takes another turn: under `jax.vmap`, which entries do."""
-        return np.asarray(jex.jaxpr_as_fun(condition)(*(one.value for one in operands))[0])
+        goes = jex.jaxpr_as_fun(condition)(*(one.value for one in operands))[0]
+        return np.asarray(_decided(goes))
 
     @property
     def _taken(self) -> int:
@@ -546,6 +551,15 @@ def _moved_in_both_parts(value: Any, real: Any, imag: Any) -> Any:
     moved = jnp.where(value.real != 0, real, 0) + 1j * jnp.where(value.imag != 0, imag, 0)
     turned = jnp.where(value == 0, 1, jnp.abs(value) / jnp.where(value == 0, 1, value))
     return value + value * jax.lax.stop_gradient(moved * turned).astype(value.dtype)
+
+
+def _decided(value: Any) -> Any:
+    """Returns a value that says which way a program goes, or raises where it is not known: in a
+    program that is a parameter of an equation, such as the solver of a linear system.
+    """
+    if isinstance(value, jax.core.Tracer):
+        raise _UndecidedError
+    return value
 
 
 def _kept(goes: Any, *carries: Any) -> list[Any]:
@@ -848,8 +862,14 @@ def _run_of(equation: Any, jaxpr: Any, outputs: Sequence[Any]) -> FlatFunction:
     program = jex.jaxpr_as_fun(part_of(jaxpr, [*places], outputs, [equation]))
     if equation.primitive.name == "shard_map":  # operation by operation it takes seconds
         program = jax.jit(program)
+    programs = jex.Jaxpr | jex.ClosedJaxpr
+    holds = any(isinstance(value, programs) for value in equation.params.values())
 
     def run(operands: Arrays) -> Arrays:
+        for atom, k in places.items() if holds else ():
+            traced, given = atom.aval.dtype, as_array(operands[k]).dtype
+            if traced != given:  # XLA would read past the end of the array, and says so on stderr
+                raise TypeError(f"{equation.primitive.name} was traced for {traced}, not {given}")
         # A primitive of another library may give a number of Python where it is not compiled.
         return tuple(map(as_array, program(*(operands[k] for k in places.values()))))
 

@@ -190,7 +190,7 @@ ACCURATE_PART = 1e-5
 reader would look for a wrong formula. Where all wrong entries are off by less than this part, the
 report says to how many digits the derivative is accurate. No verdict depends on it. The value is
 ours and lies above the rounding of float32."""
-ITERATION_PART = 2.0**-5
+ITERATION_PART = 2.0**-9
 """A derivative that is off by the tolerance of an iteration looks like a wrong formula. Where wrong
 entries are off by no more than this part of the largest one, and in no pattern, the report says
 what an iteration would explain. No verdict depends on it. The value is ours: solvers are rarely

@@ -450,6 +450,50 @@ def test_a_step_without_a_derivative_is_named_where_nothing_is_wrong(stopped, ve
     assert report.explained is (True if stopped else None)
 
 
+@pytest.mark.parametrize("seed", seeds(10))
+def test_the_largest_score_of_a_softmax_is_not_accused_beside_a_wrong_rule(seed, wide):
+    """It is stopped on purpose, and the error is too small to show along a direction."""
+    jax = pytest.importorskip("jax")
+    random = np.random.default_rng(0)
+    shapes = {(32, 64): 0.2, (64, 20): 0.2, (12, 32): 1.0}
+    inputs = tuple([jax.numpy.asarray(k * random.normal(size=n)) for n, k in shapes.items()])
+
+    @jax.custom_vjp
+    def same(w):
+        return w
+
+    same.defvjp(lambda w: (w, None), lambda _, g: (g.at[1, 2].multiply(1 + 1e-4),))
+
+    def f(w, v, x):
+        return jax.nn.logsumexp(jax.nn.gelu(x @ same(w)) @ v, -1)
+
+    report = adjudge.examine(f, inputs, seed=seed)
+
+    assert report.verdict is Verdict.FAIL
+    assert [(one.step, one.cuts) for one in report.faults] == [("same", False)]
+
+
+def test_a_step_that_was_traced_for_single_precision_is_not_run_in_double(capfd):
+    """XLA would say on stderr that it read past the end of an array."""
+    jax = pytest.importorskip("jax")
+
+    @jax.custom_vjp
+    def relu(x):
+        return jax.nn.relu(x)
+
+    relu.defvjp(lambda x: (relu(x), x), lambda x, w: (jax.numpy.where(x > 0, w, w / 100),))
+
+    def f(x):
+        return relu(x) + jax.nn.relu(x)
+
+    x = jax.numpy.asarray([-1.0, 0.5, -0.3, 2.0], jax.numpy.float32)
+    with jax.enable_x64(False):
+        report = adjudge.examine(f, (x,), seed=0)
+
+    assert [one.step for one in report.faults] == ["relu"]
+    assert not capfd.readouterr().err
+
+
 def test_what_runs_in_parts_on_devices_is_one_step(wide):
     jax = pytest.importorskip("jax")
     if not hasattr(jax, "shard_map"):

@@ -624,3 +624,43 @@ def test_deviations_of_a_leaf_that_have_another_pattern_at_each_point_are_roundi
         x = torch.randn(16, 64, generator=torch.Generator().manual_seed(seed))
         report = adjudge.examine(Sine.apply, x.to(torch.bfloat16), seed=seed, blame=False)
         assert report.verdict is Verdict.PASS
+
+
+SMALL = {
+    "float16": ((64, 50), 0.1, lambda y: y.mean()),
+    "bfloat16": ((64, 50), 0.03, lambda y: y),
+}
+"""The shape of some scores, the part of the largest gradient below which others are small, and what
+a loss makes of its rows."""
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+@pytest.mark.parametrize("dtype", SMALL)
+def test_small_entries_that_a_narrow_dtype_leaves_out_show_together(dtype, seeds):
+    """The rounding of f hides each of them, and not all together."""
+    shape, part, end = SMALL[dtype]
+
+    def loss(z):
+        return end(torch.logsumexp(z, -1) - z[:, 0])
+
+    def large(g):
+        return torch.where(g.abs() < part * g.abs().max(), torch.zeros_like(g), g)
+
+    z = 2 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    for seed in seeds:
+        for wrong, verdict in ((lambda g: g, Verdict.PASS), (large, Verdict.FAIL)):
+            rule = in_narrow(loss, wrong, dtype)
+            report = examine(rule, (z.to(getattr(torch, dtype)),), seed=seed, blame=False)
+            assert report.verdict is verdict, str(report)
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+def test_a_derivative_that_is_rounded_to_zero_throughout_is_not_wrong(seeds):
+    """Where a sigmoid is nearly 1, `y * (1 - y)` has no digits in a narrow dtype."""
+    rule = in_narrow(torch.sigmoid, lambda g: g, "bfloat16")
+    x = 8 + 4 * torch.rand(64, generator=torch.Generator().manual_seed(0))
+    for seed in seeds:
+        report = examine(rule, (x.bfloat16(),), seed=seed, blame=False)
+        assert report.verdict is Verdict.PASS, str(report)

@@ -270,3 +270,17 @@ def test_a_number_of_python_times_integers_is_run_past_conversions():
 
         assert report.verdict is verdict, str(report)
         assert "past its conversions to narrower dtypes" in report.provenance.note
+
+
+@pytest.mark.parametrize(("tolerance", "verdict"), [(1e-8, Verdict.PASS), (1e-3, Verdict.FAIL)])
+def test_a_solver_inside_of_another_equation_is_run_past_conversions(tolerance, verdict):
+    """How often its loop turns is not known where its program is only traced."""
+
+    def solved(a, b):
+        def product(v):
+            return a @ (a.T @ v) + v
+
+        return jax.scipy.sparse.linalg.cg(product, b, tol=tolerance)[0]
+
+    a, b = (jnp.asarray(z, jnp.float32) for z in (0.3 * A[:4, :4], B[:4, 0]))
+    assert adjudge.examine(solved, (a, b), seed=0, blame=False).verdict is verdict

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -542,9 +543,10 @@ def _moves_on(moves: Vector) -> NDArray[np.bool_]:
     if len(moves) < 2:
         return np.zeros(moves.shape[1], bool)
     last = moves[-3:]
-    change = np.abs(last)
-    grows = np.all(change[1:] >= STEADY_CHANGE * change[:-1], axis=0)
-    return np.asarray(grows & (np.abs(np.sign(last).sum(axis=0)) == len(last)))
+    onwards = np.all(last > 0, axis=0) | np.all(last < 0, axis=0)
+    for before, after in pairwise(np.abs(last)):
+        onwards &= after >= STEADY_CHANGE * before
+    return np.asarray(onwards)
 
 
 def _typical_disagreement(
@@ -656,9 +658,10 @@ def combined(one: Estimate, two: Estimate) -> Estimate:
     first = one.error <= two.error
     value = np.where(first, one.value, two.value)
     error = np.fmax(one.error, two.error)
-    apart = np.abs(one.value - two.value) > error
-    middle, half = hull([one.value, two.value], np.where(apart, [one.error, two.error], 0.0))
-    value, error = np.where(apart, middle, value), np.where(apart, half, error)
+    apart = np.flatnonzero(np.abs(one.value - two.value) > error)
+    if apart.size:
+        pair = [one.value[apart], two.value[apart]]
+        value[apart], error[apart] = hull(pair, [one.error[apart], two.error[apart]])
     evaluations = one.method.evaluations + two.method.evaluations
     return Estimate(
         value,

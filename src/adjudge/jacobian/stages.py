@@ -2653,8 +2653,9 @@ class RowsAtPoints:
             image = forward.column(base, probe(v))[1] / part
             return np.concatenate([columns.pushed(image, k) for k in self.rows])
         reverse = base.reverse if place is None else columns.reverse_at(point, problem)
-        cotangents = (probe(columns.cotangent(k)) for k in self.rows)
-        return np.array([reverse.row(base, w) @ v / part for w in cotangents])
+        return np.array(
+            [reverse.row(base, probe(columns.cotangent(k))) @ v / part for k in self.rows]
+        )
 
     def nearby(self, number: int = 0) -> list[Vector]:
         """Returns the automatic values where the leaves of the column are moved by a unit of

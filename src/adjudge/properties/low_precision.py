@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,6 +154,17 @@ def _values(at: AtPoints) -> tuple[ValueAtPoints, ValueAtPoints]:
     return ValueAtPoints(at[0]), ValueAtPoints(at[1])
 
 
+class MovedInside(NamedTuple):
+    """How far numbers are apart where all numbers inside of f move by a spacing."""
+
+    values: Vector
+    """By output."""
+    derivative: Vector
+    """By entry, for the probe for which that is most."""
+    factors: Vector
+    """The factor that all entries of a leaf have in common, by leaf."""
+
+
 class _LowPrecision:
     """The comparison of one derivative in low precision with that in double."""
 
@@ -218,7 +230,7 @@ class _LowPrecision:
             around = self._pair(points)
             moved = self._values_off(value, around)
             if moved.size:
-                inside, _ = self._rounding_inside
+                inside = self._rounding_inside.values
                 moved = moved[value.off[moved] > INSIDE_FACTOR * inside[moved]]
                 if moved.size and not isinstance(self.high, Replayed):
                     lost = self._scatter(self.high.value, value.size)
@@ -234,27 +246,31 @@ class _LowPrecision:
             if still.entries.size:
                 wrong, suspects = True, still.entries
             elif np.any(by_leaf[biased] != 1):
-                wrong = True
-                factor = float(by_leaf[np.argmax(np.abs(by_leaf - 1) * biased)])
-            elif np.any(alike):
-                wrong, suspects = True, np.flatnonzero(alike)
+                leaf = int(np.argmax(np.abs(by_leaf - 1) * biased))
+                factor = float(by_leaf[leaf])
+                wrong = abs(factor - 1) > INSIDE_FACTOR * self._rounding_inside.factors[leaf]
+                suspects = np.arange(self.of.size)[self.of.slices[leaf]]
+            else:
+                if suspects.size and not wrong:
+                    alike = self._shown_alike(found, around)
+                if np.any(alike):
+                    wrong, suspects = True, np.flatnonzero(alike)
             if wrong and np.any(moved):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
             if wrong and not np.any(found.not_finite):
                 wrong = not (self._f_is_off(points, around) or self._rounds_with_size())
-            if wrong and not np.any(found.not_finite):
-                _, inside = self._rounding_inside
-                beyond = found.off > INSIDE_FACTOR * inside
+            if wrong and factor == 1 and not np.any(found.not_finite):
+                beyond = found.off > INSIDE_FACTOR * self._rounding_inside.derivative
                 if np.any(beyond):
                     beyond &= found.off > self._rounding_of_rule(found, shifted=shifted)
-                wrong = bool(np.any(beyond[suspects] if factor == 1 else beyond))
+                wrong = bool(np.any(beyond[suspects]))
                 suspects = suspects[beyond[suspects]] if wrong else suspects
             factor = factor if wrong else 1.0
         if not wrong and not np.any(found.ratio > 1):
             return self.nothing
         named = np.flatnonzero(found.not_finite)
         if not named.size:
-            named = suspects if wrong and factor == 1 else np.arange(found.off.size)
+            named = suspects if wrong else np.arange(found.off.size)
         k = int(named[np.argmax((found.ratio if factor == 1 else found.off)[named])])
         return self._named(k, int(found.probe[k]), close, wrong, factor)
 
@@ -290,6 +306,20 @@ class _LowPrecision:
                     alike = (together - len(e)) / (len(e) * (len(e) - 1))
                     off[part] |= alike > 1 / 2
         return off
+
+    def _shown_alike(self, found: Deviation, around: AtPoints) -> NDArray[np.bool_]:
+        """Marks the entries of leaves that are off together, and by what f could show.
+
+        The rounding of f hides each of the worst entries where a kernel leaves out all that is
+        small, and not all of them together. What is rounded to zero throughout is hidden.
+        """
+        alike = self._off_alike(found)
+        entries = np.flatnonzero(alike)
+        if entries.size:
+            off = found.off[entries] * self.sides.selected_within(around, entries)
+            if self.sides.hides(around, off, entries):
+                return np.zeros_like(alike)
+        return alike
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
@@ -447,7 +477,7 @@ class _LowPrecision:
         same = sides.persisting(pair, value, value.suspects(1.0)).entries
         # Another function need not be off by the same everywhere: with other random numbers it is
         # off by another smooth function. No rounding inside of it makes as much at any point.
-        inside, _ = self._rounding_inside if np.any(value.ratio > WRONG_FACTOR) else (0.0, None)
+        inside = self._rounding_inside.values if np.any(value.ratio > WRONG_FACTOR) else 0.0
         least = np.min(np.abs(pair[0].of.values - pair[1].of.values), axis=0)
         least = np.fmin(least, value.off)
         other = (value.ratio > WRONG_FACTOR) & (inside > 0) & (least > OTHER_VALUE_FACTOR * inside)
@@ -497,7 +527,7 @@ class _LowPrecision:
         return not (found.suspects(WRONG_FACTOR).size or np.any(biased))
 
     @cached_property
-    def _rounding_inside(self) -> tuple[Vector, Vector]:
+    def _rounding_inside(self) -> MovedInside:
         """How far the outputs and the derivative are apart where all numbers inside of f move by a
         spacing, up or down; zeros where the engine cannot move them.
 
@@ -506,15 +536,26 @@ class _LowPrecision:
         Vignes 1993), with a spacing up or down in place of random rounding.
         """
         x, base = self.low.problem, self.low.base
-        values, rows = [], []
+        values, draws = [], []
         for other in x.moved_by_rounding:
             at = Evaluator(replace(base, problem=other), self.low.context)
             there = DerivativeAtPoints(at, self.letter, [x.origin], self.probes, from_x=False)
             values.append(there.values[0])
-            rows.append(np.array([there.take(k)[0] for k in range(len(self.probes))]))
-        if not rows:
-            return np.zeros(base.Y.size), np.zeros(self.of.size)
-        return apart_between(np.array(values)), np.max(apart_between(np.array(rows)), axis=0)
+            draws.append([there.take(k)[0] for k in range(len(self.probes))])
+        if not draws:
+            sizes = base.Y.size, self.of.size, len(self.of.leaves)
+            return MovedInside(*(np.zeros(size) for size in sizes))
+        rows = np.array(draws)
+        middle = np.mean(rows, axis=0)
+        off, middle = finite_deviation(rows, np.broadcast_to(middle, rows.shape))
+        by_probe = [
+            relative_bias(off[:, k], middle[:, k], self.of) for k in range(len(self.probes))
+        ]
+        return MovedInside(
+            apart_between(np.array(values)),
+            np.max(apart_between(rows), axis=0),
+            apart_between(np.mean(by_probe, axis=0)),
+        )
 
     def _rounding_of_rule(self, found: Deviation, *, shifted: bool) -> Vector:
         """Returns what the derivative may be off by its own rounding, by entry. What roundings of a
@@ -540,7 +581,7 @@ class _LowPrecision:
         bound = rounding_of(self.low.base, self.letter, self.probes)
         if bound is None:
             return scattered
-        _, inside = self._rounding_inside
+        inside = self._rounding_inside.derivative
         return np.fmax(scattered, np.where(bound > found.size, RULE_FACTOR * inside, 0.0))
 
     def _derivative_in_double(self, point: Vector) -> Array:

@@ -809,7 +809,8 @@ def _narrow_inaccurate(detail: findings.NarrowInaccurate, finding: Finding) -> l
         f"{detail.dtype} derivative {_off(detail)} at "
         f"{finding.entry}",
         *_two_precisions(detail),
-        LOSES_DIGITS,
+        f"{LOSES_DIGITS}; or the rule for {detail.dtype} is wrong by what {detail.dtype} values "
+        "of f cannot show",
     ]
 
 
@@ -963,7 +964,8 @@ REMEDIES = {
         "the {direction} pass should take a {rule.probe} of any size: zeros come from what does "
         "not depend on the function, and large numbers from a scaled loss"
     ),
-    Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}",
+    Remedy.APPLY_LINEAR_MAP: "the {direction} pass must apply a linear map to its {rule.probe}; a "
+    "solver in it that stops at a tolerance is linear to no more than that",
     Remedy.READ_STRIDES: "read the cotangent by its strides and its offset, or copy it into "
     "contiguous memory first; a complex one may be a conjugate that is still to be taken",
     Remedy.KEEP_WITH_CALL: "keep what the vjp reads with the call that it belongs to: on a class "

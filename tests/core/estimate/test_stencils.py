@@ -188,7 +188,8 @@ def test_two_ladders_that_disagree_allow_what_lies_between_them_and_nothing_besi
     assert both.error[1:] == pytest.approx([0.125, 0.125])
     low, high = both.value - both.error, both.value + both.error
     for each in (one, two):
-        assert np.all(low <= each.value) and np.all(each.value <= high)
+        assert np.all(low <= each.value)
+        assert np.all(each.value <= high)
 
 
 @pytest.mark.parametrize("width", [1e-7, 2e-7])
