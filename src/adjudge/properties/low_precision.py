@@ -155,14 +155,14 @@ def _values(at: AtPoints) -> tuple[ValueAtPoints, ValueAtPoints]:
 
 
 class MovedInside(NamedTuple):
-    """How far numbers are apart where all numbers inside of f move by a spacing."""
+    """What becomes of f where all numbers inside of it move by a spacing."""
 
     values: Vector
-    """By output."""
+    """How far its outputs are apart."""
     derivative: Vector
-    """By entry, for the probe for which that is most."""
-    factors: Vector
-    """The factor that all entries of a leaf have in common, by leaf."""
+    """How far the entries of its derivative are apart, for the probe for which that is most."""
+    rows: Array
+    """The derivatives, by draw, probe and entry."""
 
 
 class _LowPrecision:
@@ -247,7 +247,7 @@ class _LowPrecision:
                 wrong, suspects = True, still.entries
             elif np.any(by_leaf[biased] != 1):
                 leaf = int(np.argmax(np.abs(by_leaf - 1) * biased))
-                factor, moves = float(by_leaf[leaf]), float(self._rounding_inside.factors[leaf])
+                factor, moves = float(by_leaf[leaf]), self._moves_of_factor(leaf, close)
                 wrong = wrong or abs(factor - 1) > INSIDE_FACTOR * moves
                 suspects = np.arange(self.of.size)[self.of.slices[leaf]]
             else:
@@ -546,20 +546,25 @@ class _LowPrecision:
             there = DerivativeAtPoints(at, self.letter, [x.origin], self.probes, from_x=False)
             values.append(there.values[0])
             draws.append([there.take(k)[0] for k in range(len(self.probes))])
-        if not draws:
-            sizes = base.Y.size, self.of.size, len(self.of.leaves)
-            return MovedInside(*(np.zeros(size) for size in sizes))
         rows = np.array(draws)
-        middle = np.mean(rows, axis=0)
-        off, middle = finite_deviation(rows, np.broadcast_to(middle, rows.shape))
-        by_probe = [
-            relative_bias(off[:, k], middle[:, k], self.of) for k in range(len(self.probes))
-        ]
-        return MovedInside(
-            apart_between(np.array(values)),
-            np.max(apart_between(rows), axis=0),
-            apart_between(np.mean(by_probe, axis=0)),
-        )
+        if not draws:
+            return MovedInside(np.zeros(base.Y.size), np.zeros(self.of.size), rows)
+        derivative = np.max(apart_between(rows), axis=0)
+        return MovedInside(apart_between(np.array(values)), derivative, rows)
+
+    def _moves_of_factor(self, leaf: int, close: AtPoints) -> float:
+        """Returns by how much the factor moves that all entries of a leaf have in common, where all
+        numbers inside of f move by a spacing; 0 where the engine cannot move them.
+        """
+        part, rows = self.of.slices[leaf], self._rounding_inside.rows
+        if not rows.size:
+            return 0.0
+        factors = []
+        for k in range(len(self.probes)):
+            exact = close[1].take(k, 1)[0, part]
+            off, exact = finite_deviation(rows[:, k, part], exact)
+            factors.append(np.sum(off * exact, axis=1) / np.sum(exact**2, axis=1))
+        return float(apart_between(np.mean(factors, axis=0)))
 
     def _rounding_of_rule(self, found: Deviation, *, shifted: bool) -> Vector:
         """Returns what the derivative may be off by its own rounding, by entry. What roundings of a
