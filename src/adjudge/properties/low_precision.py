@@ -154,6 +154,18 @@ def _values(at: AtPoints) -> tuple[ValueAtPoints, ValueAtPoints]:
     return ValueAtPoints(at[0]), ValueAtPoints(at[1])
 
 
+@dataclass(frozen=True)
+class _Error:
+    """What is off in the same way at x and at points around it."""
+
+    entries: NDArray[np.intp]
+    factor: float = 1.0
+    """The factor that all of the entries have in common; 1 where they are off by themselves."""
+    known: bool = False
+    """Whether it is known how much rounding moves the factor. The worst that it can do to each
+    entry is far more than it does to all of them together."""
+
+
 class MovedInside(NamedTuple):
     """What becomes of f where all numbers inside of it move by a spacing."""
 
@@ -221,10 +233,11 @@ class _LowPrecision:
         suspects = found.suspects(WRONG_FACTOR)
         biased = np.abs(np.mean(found.biases, axis=(0, 1))) > self.few
         shifted = self.first and bool(np.any(value.ratio > WRONG_FACTOR))
-        wrong, factor, moves = bool(np.any(found.not_finite)), 1.0, 0.0
+        not_finite = np.flatnonzero(found.not_finite)
         alike = np.zeros(self.of.size, bool)
-        if not (suspects.size or wrong):
+        if not (suspects.size or not_finite.size):
             alike = self._off_alike(found)
+        error: _Error | None = None
         if suspects.size or np.any(biased) or shifted or np.any(alike):
             points = [*points_around(x, self.seed, self.eps)]
             around = self._pair(points)
@@ -241,42 +254,59 @@ class _LowPrecision:
                 self.nothing = replace(
                     self.nothing, value=self._value(close, int(np.argmax(value.ratio)))
                 )
-            still = self.sides.persisting(around, found, suspects)
-            by_leaf = self._factors(around, found, still.biases)
-            if still.entries.size:
-                wrong, suspects = True, still.entries
-            elif np.any(by_leaf[biased] != 1):
-                leaf = int(np.argmax(np.abs(by_leaf - 1) * biased))
-                factor, moves = float(by_leaf[leaf]), self._moves_of_factor(leaf, close)
-                wrong = wrong or abs(factor - 1) > INSIDE_FACTOR * moves
-                suspects = np.arange(self.of.size)[self.of.slices[leaf]]
-            else:
-                if suspects.size and not wrong:
-                    alike = self._shown_alike(found, around)
-                if np.any(alike):
-                    wrong, suspects = True, np.flatnonzero(alike)
-            if wrong and np.any(moved):
+            error = self._error(found, close, around, biased, alike)
+            if np.any(moved) and (error is not None or not_finite.size):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
-            if wrong and not np.any(found.not_finite):
-                wrong = not (self._f_is_off(points, around) or self._rounds_with_size())
-            if wrong and not np.any(found.not_finite):
-                one = factor == 1
-                beyond = found.off > INSIDE_FACTOR * self._rounding_inside.derivative * one
-                # The worst that roundings can do to each entry is far more than they do to all of
-                # them together, which is known where numbers inside of the rule were moved.
-                known = moves > 0 and isinstance(self.high, Replayed)
-                if np.any(beyond) and not known:
-                    beyond &= found.off > self._rounding_of_rule(found, shifted=shifted)
-                wrong = bool(np.any(beyond[suspects]))
-                suspects = suspects[beyond[suspects]] if wrong else suspects
-            factor = factor if wrong else 1.0
-        if not wrong and not np.any(found.ratio > 1):
+            if error is not None and (self._f_is_off(points, around) or self._rounds_with_size()):
+                error = None
+            if error is not None:
+                error = self._beyond_rounding(error, found, shifted=shifted)
+        if not_finite.size:
+            error = _Error(not_finite)
+        if error is None and not np.any(found.ratio > 1):
             return self.nothing
-        named = np.flatnonzero(found.not_finite)
-        if not named.size:
-            named = suspects if wrong else np.arange(found.off.size)
+        named = np.arange(self.of.size) if error is None else error.entries
+        factor = 1.0 if error is None else error.factor
         k = int(named[np.argmax((found.ratio if factor == 1 else found.off)[named])])
-        return self._named(k, int(found.probe[k]), close, wrong, factor)
+        return self._named(k, int(found.probe[k]), close, error is not None, factor)
+
+    def _error(
+        self,
+        found: Deviation,
+        close: AtPoints,
+        around: AtPoints,
+        biased: NDArray[np.bool_],
+        alike: NDArray[np.bool_],
+    ) -> _Error | None:
+        """Returns what is off in the same way at the points around x: entries by themselves, else a
+        leaf that is `biased`, else leaves whose entries are off `alike`.
+        """
+        suspects = found.suspects(WRONG_FACTOR)
+        still = self.sides.persisting(around, found, suspects)
+        if still.entries.size:
+            return _Error(still.entries)
+        by_leaf = self._factors(around, found, still.biases)
+        for leaf in np.argsort(-np.abs(by_leaf - 1)):
+            factor = float(by_leaf[leaf])
+            if factor != 1 and biased[leaf]:
+                moves = self._moves_of_factor(leaf, close)
+                if abs(factor - 1) > INSIDE_FACTOR * moves:
+                    part = self.of.slices[leaf]
+                    known = moves > 0 and isinstance(self.high, Replayed)
+                    return _Error(np.arange(part.start, part.stop), factor, known)
+        if suspects.size:
+            alike = self._shown_alike(found, around)
+        return _Error(np.flatnonzero(alike)) if np.any(alike) else None
+
+    def _beyond_rounding(self, error: _Error, found: Deviation, *, shifted: bool) -> _Error | None:
+        """Returns an error with those of its entries that no rounding puts off so far, if any."""
+        entries, off = error.entries, found.off[error.entries]
+        beyond = off > 0
+        if error.factor == 1:
+            beyond = off > INSIDE_FACTOR * self._rounding_inside.derivative[entries]
+        if np.any(beyond) and not error.known:
+            beyond &= off > self._rounding_of_rule(found, shifted=shifted)[entries]
+        return replace(error, entries=entries[beyond]) if np.any(beyond) else None
 
     def _off_alike(self, found: Deviation) -> NDArray[np.bool_]:
         """Marks the entries of leaves that are off together, by far more than a kernel rounds, and

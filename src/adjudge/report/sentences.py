@@ -919,7 +919,7 @@ REMEDIES = {
     Remedy.MOVE_OFF_TANGENT: "check the derivative at another x",
     Remedy.GUARD_BRANCHES: "NaN or an infinity where the function is finite often comes from a "
     "branch that where() did not take: give that branch a harmless argument first, as in "
-    "x_safe = where(x > 0, x, 1)",
+    "x_safe = where(x > 0, x, 1); or from a number on the way that a narrow dtype cannot hold",
     Remedy.DECLARE_SURROGATE: (
         "return zero; or, where the gradient replaces that of a staircase on purpose, say what it "
         "should be: reference=adjudge.reference.derivative(jvp=lambda x, v: v); a function that "
