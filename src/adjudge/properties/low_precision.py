@@ -161,9 +161,9 @@ class _Error:
     entries: NDArray[np.intp]
     factor: float = 1.0
     """The factor that all of the entries have in common; 1 where they are off by themselves."""
-    known: bool = False
-    """Whether it is known how much rounding moves the factor. The worst that it can do to each
-    entry is far more than it does to all of them together."""
+    settled: bool = False
+    """Whether rounding is known not to make it: the factor moves by far less, or what rounding may
+    make of each entry is left out."""
 
 
 class MovedInside(NamedTuple):
@@ -254,12 +254,12 @@ class _LowPrecision:
                 self.nothing = replace(
                     self.nothing, value=self._value(close, int(np.argmax(value.ratio)))
                 )
-            error = self._error(found, close, around, biased, alike)
+            error = self._error(found, close, around, biased, alike=alike, shifted=shifted)
             if np.any(moved) and (error is not None or not_finite.size):
                 return replace(self.nothing, different=Refusal.OTHER_VALUE)
             if error is not None and (self._f_is_off(points, around) or self._rounds_with_size()):
                 error = None
-            if error is not None:
+            if error is not None and not error.settled:
                 error = self._beyond_rounding(error, found, shifted=shifted)
         if not_finite.size:
             error = _Error(not_finite)
@@ -276,7 +276,9 @@ class _LowPrecision:
         close: AtPoints,
         around: AtPoints,
         biased: NDArray[np.bool_],
+        *,
         alike: NDArray[np.bool_],
+        shifted: bool,
     ) -> _Error | None:
         """Returns what is off in the same way at the points around x: entries by themselves, else a
         leaf that is `biased`, else leaves whose entries are off `alike`.
@@ -292,21 +294,50 @@ class _LowPrecision:
                 moves = self._moves_of_factor(leaf, close)
                 if abs(factor - 1) > INSIDE_FACTOR * moves:
                     part = self.of.slices[leaf]
-                    known = moves > 0 and isinstance(self.high, Replayed)
-                    return _Error(np.arange(part.start, part.stop), factor, known)
+                    # The worst that a replay knows for each entry is far more than happens to all.
+                    settled = moves > 0 and isinstance(self.high, Replayed)
+                    return _Error(np.arange(part.start, part.stop), factor, settled)
         if suspects.size:
-            alike = self._shown_alike(found, around)
-        return _Error(np.flatnonzero(alike)) if np.any(alike) else None
+            alike = self._off_alike(found)
+        if not np.any(alike):
+            return None
+        entries = self._together_beyond_rounding(alike, found, shifted=shifted)
+        if suspects.size and entries.size:
+            # The rounding of f hides each of the worst entries where a kernel leaves out all that
+            # is small, and not all of them. What is rounded to zero throughout is hidden.
+            off = found.off[entries] * self.sides.selected_within(around, entries)
+            if self.sides.hides(around, off, entries):
+                return None
+        return _Error(entries, settled=True) if entries.size else None
 
     def _beyond_rounding(self, error: _Error, found: Deviation, *, shifted: bool) -> _Error | None:
         """Returns an error with those of its entries that no rounding puts off so far, if any."""
-        entries, off = error.entries, found.off[error.entries]
-        beyond = off > 0
-        if error.factor == 1:
-            beyond = off > INSIDE_FACTOR * self._rounding_inside.derivative[entries]
-        if np.any(beyond) and not error.known:
-            beyond &= off > self._rounding_of_rule(found, shifted=shifted)[entries]
-        return replace(error, entries=entries[beyond]) if np.any(beyond) else None
+        off = found.off
+        beyond = off > (
+            INSIDE_FACTOR * self._rounding_inside.derivative if error.factor == 1 else 0
+        )
+        if np.any(beyond):
+            beyond &= off > self._rounding_of_rule(found, shifted=shifted)
+        entries = error.entries[beyond[error.entries]]
+        return replace(error, entries=entries) if entries.size else None
+
+    def _together_beyond_rounding(
+        self, alike: NDArray[np.bool_], found: Deviation, *, shifted: bool
+    ) -> NDArray[np.intp]:
+        """Returns those entries that are off `alike` and that no rounding puts off so far, of
+        leaves where what they are off by together is no rounding of all entries either.
+
+        Where one output of a softmax is nearly 1, the largest entry of its row is all rounding, and
+        the others are off by no more than a spacing.
+        """
+        off = np.where(alike, found.off, 0.0)
+        off[off <= INSIDE_FACTOR * self._rounding_inside.derivative] = 0.0
+        if np.any(off):
+            off[off <= self._rounding_of_rule(found, shifted=shifted)] = 0.0
+        for part in self.of.slices:
+            if norm(off[part]) <= ALIKE_UNITS * self.u * norm(found.size[part]):
+                off[part] = 0.0
+        return np.flatnonzero(off)
 
     def _off_alike(self, found: Deviation) -> NDArray[np.bool_]:
         """Marks the entries of leaves that are off together, by far more than a kernel rounds, and
@@ -340,20 +371,6 @@ class _LowPrecision:
                     alike = (together - len(e)) / (len(e) * (len(e) - 1))
                     off[part] |= alike > 1 / 2
         return off
-
-    def _shown_alike(self, found: Deviation, around: AtPoints) -> NDArray[np.bool_]:
-        """Marks the entries of leaves that are off together, and by what f could show.
-
-        The rounding of f hides each of the worst entries where a kernel leaves out all that is
-        small, and not all of them together. What is rounded to zero throughout is hidden.
-        """
-        alike = self._off_alike(found)
-        entries = np.flatnonzero(alike)
-        if entries.size:
-            off = found.off[entries] * self.sides.selected_within(around, entries)
-            if self.sides.hides(around, off, entries):
-                return np.zeros_like(alike)
-        return alike
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
