@@ -128,8 +128,11 @@ class ByHand:
                     "pass vjp= as a function, or nest: vjp=ByHand(vjp, vjp=double_vjp)",
                 )
             vjp = ByHand(vjp, vjp=double_vjp)
+            vjp.given_as = "double_vjp"
         self.given = given
         """The caller gave these by name: the function as `forward`, and its derivatives."""
+        self.given_as = "vjp"
+        """The name by which the caller gave the vjp."""
         self.as_matrices = first[0] in ("grad", "jac")
         """Whether derivatives are given as optimisers take them. Integers become float64 then."""
         self._function = function
@@ -309,7 +312,7 @@ class FlatByHand:
             args, kwargs = calls.arguments_for(x)
             cotangent = calls.cotangent(w)
             with calls.call_context(x):
-                gradient = called("vjp", vjp, rule, (*args, cotangent), kwargs)
+                gradient = called(rule.given_as, vjp, rule, (*args, cotangent), kwargs)
             return calls.gradients(gradient)
 
         return self(x), pull

@@ -92,12 +92,15 @@ def _how_to_fit(
         return "the keyword arguments of the function are handed to its derivative as well"
     if name == "jvp" and len(args) > 2 and misfit(function, args[:2], kwargs) is None:
         return "each input and each tangent is an argument of its own: jvp(x0, x1, v0, v1)"
-    if name != "vjp":
+    if name not in ("vjp", "double_vjp"):
         return ""
     *x, w = args
     parts = w if isinstance(w, tuple | list) else ()
     if len(parts) > 1 and misfit(function, (*x, *parts), kwargs) is None:
-        return f"w has the structure of y, so that it is one {type(w).__name__} here"
+        probe, like = ("w", "y") if name == "vjp" else ("u", "x")
+        return f"{probe} has the structure of {like}, so that it is one {type(w).__name__} here"
+    if name != "vjp":
+        return ""
     pair: Any = None
     with Catching(), running(Source.DERIVATIVE):
         pair = function(*x, **kwargs)

@@ -998,7 +998,7 @@ REMEDIES = {
     Remedy.ACCEPT_DOUBLE: "let the function accept float64, or leave out in_double=True",
     Remedy.PASS_SAMPLES: "pass the sample in as an input to check what is made of it",
     Remedy.CHECK_CAPTURED: "check them as well: captured=True; or pass them as inputs",
-    Remedy.CHECK_SECOND: "check it as well: order=2, or leave out order= and modes=",
+    Remedy.CHECK_SECOND: "check it as well: order=2",
     Remedy.CHECK_FORWARD: "check forward mode as well: check_forward_ad=True",
     Remedy.NAME_INPUTS: "mark them, or name all that is to be checked: wrt=",
     Remedy.RETURN_CONTENTS: "return what it holds as a tuple or a dict of arrays",

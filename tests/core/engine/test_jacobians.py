@@ -399,6 +399,16 @@ def test_an_operator_without_an_adjoint_is_refused_or_checked_forward():
             "w has the structure of y, so that it is one tuple",
         ),
         (
+            ByHand(
+                lambda a, b: a * b,
+                vjp=lambda a, b, w: (w * b, w * a),
+                double_vjp=lambda a, b, w, ua, ub: (w * ub, w * ua, ua * b + ub * a),
+            ),
+            {"inputs": (X, X), "order": 2},
+            "double_vjp of ByHand(<lambda>) is called as double_vjp(*x, w, u), and <lambda>(a, b",
+            "u has the structure of x, so that it is one tuple",
+        ),
+        (
             ByHand(lambda a, b: a * b, jvp=lambda x, v: v[0] * x[1]),
             {"inputs": (X, X)},
             "is called as jvp(*x, *v), and <lambda>(x, v) was given",
