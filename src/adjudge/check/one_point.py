@@ -204,6 +204,12 @@ def of_second_order(
 # -- the report of all judgements
 
 
+def _zeros(tallies: Sequence[Tally]) -> float:
+    """Returns the part of the entries of reverse mode that is zero, and not weighed."""
+    entries = sum(tally.inputs.entries for tally in tallies)
+    return 1 - sum(tally.inputs.weighed for tally in tallies) / entries if entries else 0.0
+
+
 def _power(tallies: Sequence[Tally]) -> dict[float, float]:
     weighed, shown = 0, dict.fromkeys(ERRORS, 0.0)
     for tally in tallies:
@@ -381,6 +387,7 @@ def report_of(
         },
         resolution=finest,
         power=_power(tallies),
+        zeros=_zeros(tallies),
         stages=stages,
         beyond=tuple([b for b in Beyond if b in beyond]) if beyond else (),
         provenance=provenance_of(problem, settings, full, note),

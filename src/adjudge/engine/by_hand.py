@@ -131,7 +131,7 @@ class ByHand:
             vjp.given_as = "double_vjp"
         self.given = given
         """The caller gave these by name: the function as `forward`, and its derivatives."""
-        self.given_as = "vjp"
+        self.given_as: str = "vjp"
         """The name by which the caller gave the vjp."""
         self.as_matrices = first[0] in ("grad", "jac")
         """Whether derivatives are given as optimisers take them. Integers become float64 then."""

@@ -632,6 +632,11 @@ class Power:
         return sum(int(np.count_nonzero(levels)) for levels in self.levels.values())
 
     @property
+    def entries(self) -> int:
+        """How many entries there are, with those that have no part in it since they are zero."""
+        return sum(levels.size for levels in self.levels.values())
+
+    @property
     def shown(self) -> list[int]:
         """How many of them would show, for each of `ERRORS`."""
         every = [

@@ -213,6 +213,11 @@ def _cell(pair: Pair | None) -> str:
 SHOULD_SHOW = 1e-2
 """A PASS says so in its first line if an error of this part of an entry may not have shown. The
 value is ours, and is one of those for which `Report.power` is known."""
+
+FEW_ZEROS = 0.01
+"""From this share of the entries on the report says that they are zero, and not among those in
+which an error would show. The value is ours. No verdict depends on it."""
+
 ENOUGH_POWER = 0.9
 """It does so if the error would have shown in less than this share of the entries. The value is
 ours."""
@@ -329,6 +334,9 @@ class Report:
     """The share, from 0 to 1, of the entries of reverse mode in which a relative error of the
     given size would have shown if it had been the only one, by that size. The mapping is empty
     where tolerances are given, and without reverse mode."""
+    zeros: float = 0.0
+    """The share of the entries of reverse mode that the engine gives as zero. They are not counted
+    in `power`, since no relative error makes them another number."""
     stages: Mapping[str, StageCount] = field(default_factory=dict)
     """By the name of a stage (two evaluations, Richardson ladder, second ladder, ...), how many
     columns it was tried on and how many it decided, in the order in which they were reached."""
@@ -476,7 +484,11 @@ class Report:
         """Returns the counts, the errors that would have shown, and the provenance."""
         c = self.counts
         parts = ", ".join(f"{part:.1%} at {error:.0e}" for error, part in self.power.items())
-        power = f"a single wrong entry would show with probability {parts}\n" if parts else ""
+        power = f"a single wrong entry would show with probability {parts}" if parts else ""
+        # In full mode zeros are compared one by one, as all entries are.
+        if parts and self.zeros >= FEW_ZEROS and self.provenance.mode == "projected":
+            power += f" (but for the {self.zeros:.0%} of the entries that are zero)"
+        power += "\n" * bool(parts)
         if self.verdict is Verdict.FAIL:
             power = ""
         verdicts = "  ".join(f"{mode}: {verdict}" for mode, verdict in self.modes.items())
@@ -525,6 +537,7 @@ class Report:
             "certificate": self.certificate and _plain(self.certificate, steps=False),
             "pairs": plain(tuple(self.pairs)),
             "power": {str(error): part for error, part in self.power.items()},
+            "zeros": self.zeros,
             "stages": {name: count._asdict() for name, count in self.stages.items()},
             "beyond": [str(one) for one in self.beyond],
             "points": {name: report.to_dict() for name, report in self.points.items()},
