@@ -537,8 +537,15 @@ _SCHEMES = {
 }
 
 
+HUGE_PART = 1e6
+"""A relative error above this is not told in digits: the reference is the rounding of a zero, and
+no unit to count in. The value is ours. No verdict depends on it."""
+
+
 def part(error: float) -> str:
     """Returns a relative error in words."""
+    if error > HUGE_PART:
+        return "more than a million times the reference"
     return f"{100 * error:.3g}%" if 1e-5 <= error < 100 else f"{error:.2g} of the reference"
 
 

@@ -197,6 +197,17 @@ def test_the_first_line_says_how_far_the_entry_is_off():
     assert report.brief.endswith("off by 25% (MISMATCH in ByHand(layer))")
 
 
+@pytest.mark.parametrize(
+    ("slope", "said"), [(1e-9, ", off by more than a million times the reference"), (0.8, "25%")]
+)
+def test_what_is_next_to_zero_is_no_unit_to_count_in(slope, said):
+    f = ByHand(lambda x: slope * x, vjp=lambda x, w: w)
+    report = adjudge.examine(f, np.array([0.3]), seed=0)
+
+    assert report.verdict is Verdict.FAIL
+    assert report.headline.endswith(said)
+
+
 def test_where_to_look_names_the_rule_the_input_and_the_output():
     def jvp(x, y, t, s):
         return t * y, 2 * (x * s + y * t)
