@@ -192,6 +192,26 @@ def test_two_ladders_that_disagree_allow_what_lies_between_them_and_nothing_besi
         assert np.all(each.value <= high)
 
 
+@pytest.mark.parametrize("size", [1e-4, 1e-8])
+@pytest.mark.parametrize("seed", seeds(10))
+def test_the_noise_of_large_outputs_is_none_of_small_ones(size, seed):
+    """What small outputs have at x beside longer steps is a wave of their own."""
+    slope, value = np.random.default_rng(seed).uniform(0.1, 1.0, (2, 300))
+    width, small = 1e-7, np.arange(0, 300, 10)
+
+    def f(t):
+        values = (30.0 + value + slope * t) - 30.0
+        wave = 1e-3 * width * np.sin(t / width)
+        values[small] = size * (value + slope * t + wave)[small]
+        return values
+
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+    estimate = ladder([Sample(h, f(h), f(-h)) for h in steps], EPS, f(0.0))
+
+    off = np.abs(estimate.value - size * (slope + 1e-3))[small]
+    assert np.all(off <= 1.5 * estimate.error[small])
+
+
 @pytest.mark.parametrize("width", [1e-7, 2e-7])
 @pytest.mark.parametrize("seed", seeds(10))
 def test_a_wave_that_many_outputs_share_is_no_noise(width, seed):
