@@ -603,15 +603,14 @@ class _LowPrecision:
         """Returns by how much the factor moves that all entries of a leaf have in common, where all
         numbers inside of f move by a spacing; 0 where the engine cannot move them.
         """
-        part, rows = self.of.slices[leaf], self._rounding_inside.rows
+        rows = self._rounding_inside.rows
         if not rows.size:
             return 0.0
-        factors = []
+        biases = []
         for k in range(len(self.probes)):
-            exact = close[1].take(k, 1)[0, part]
-            off, exact = finite_deviation(rows[:, k, part], exact)
-            factors.append(np.sum(off * exact, axis=1) / np.sum(exact**2, axis=1))
-        return float(apart_between(np.mean(factors, axis=0)))
+            off, exact = finite_deviation(rows[:, k], close[1].take(k, 1))
+            biases.append([by_leaf[leaf] for by_leaf in relative_bias(off, exact, self.of)])
+        return float(apart_between(np.mean(biases, axis=0)))
 
     def _rounding_of_rule(self, found: Deviation, *, shifted: bool) -> Vector:
         """Returns what the derivative may be off by its own rounding, by entry. What roundings of a
