@@ -655,14 +655,50 @@ def test_small_entries_that_a_narrow_dtype_leaves_out_show_together(dtype, seeds
             assert report.verdict is verdict, str(report)
 
 
+def saturated(f, slope):
+    """A function of tensors with its derivative, which computes what it needs of x once more."""
+
+    class Saturated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return f(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            (x,) = ctx.saved_tensors
+            return w * slope(x, f(x))
+
+    return Saturated.apply
+
+
+SATURATED = {
+    "all of a tanh": ("float16", [64], [4.0], [6.0]),
+    "most of a sigmoid": ("bfloat16", [4, 60], [-1.0, 6.0], [1.0, 8.0]),
+    "differences": ("bfloat16", [64], [0.01], [0.1]),
+}
+"""A dtype, and how many numbers lie between which: what is left of these rules has no digits."""
+
+
 @pytest.mark.backend("torch")
 @over_seeds(10)
-def test_a_derivative_that_is_rounded_to_zero_throughout_is_not_wrong(seeds):
-    """Where a sigmoid is nearly 1, `y * (1 - y)` has no digits in a narrow dtype."""
-    rule = in_narrow(torch.sigmoid, lambda g: g, "bfloat16")
-    x = 8 + 4 * torch.rand(64, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("name", SATURATED)
+def test_a_right_rule_of_which_rounding_leaves_nothing_is_not_wrong(name, seeds):
+    rules = {
+        "all of a tanh": saturated(torch.tanh, lambda x, y: 1 - y * y),
+        "most of a sigmoid": saturated(torch.sigmoid, lambda x, y: y * (1 - y)),
+        "differences": saturated(lambda x: x - torch.sin(x), lambda x, y: 1 - torch.cos(x)),
+    }
+    dtype, *parts = SATURATED[name]
+    random = torch.Generator().manual_seed(0)
+    x = torch.cat(
+        [
+            low + (high - low) * torch.rand(n, generator=random)
+            for n, low, high in zip(*parts, strict=True)
+        ]
+    )
     for seed in seeds:
-        report = examine(rule, (x.bfloat16(),), seed=seed, blame=False)
+        report = examine(rules[name], (x.to(getattr(torch, dtype)),), seed=seed, blame=False)
         assert report.verdict is Verdict.PASS, str(report)
 
 

@@ -159,3 +159,38 @@ def test_the_input_whose_gradient_has_a_factor_is_named(seed):
     report = adjudge.examine(Scaled.apply, (x, weight), seed=seed, blame=False)
     assert report.verdict is FAIL, str(report)
     assert "inputs[0]" in report.findings[0].entry, str(report)
+
+
+@pytest.mark.parametrize("seed", seeds(5, always=1))
+def test_a_factor_is_weighed_by_what_rounding_makes_of_all_entries_together(seed):
+    """The worst that rounding can do leaves no digit of any single one."""
+
+    def norm(factor):
+        class Norm(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, weight):
+                if x.dtype != torch.bfloat16:
+                    raise TypeError("no kernel")
+                centred = x - x.mean(-1, keepdim=True)
+                rate = torch.rsqrt((centred * centred).mean(-1, keepdim=True) + 1e-5)
+                ctx.save_for_backward(centred * rate, rate, weight)
+                return centred * rate * weight
+
+            @staticmethod
+            def backward(ctx, w):
+                y, rate, weight = ctx.saved_tensors
+                g = w * weight
+                along = (g * y).mean(-1, keepdim=True)
+                return factor * rate * (g - g.mean(-1, keepdim=True) - y * along), (w * y).sum(0)
+
+        return Norm.apply
+
+    random = torch.Generator().manual_seed(0)
+    x = (10 * torch.randn(8, 24, generator=random)).bfloat16()
+    weight = (1 + 0.02 * torch.randn(24, generator=random)).bfloat16()
+    right, wrong = (
+        adjudge.examine(norm(factor), (x, weight), seed=seed, blame=False) for factor in (1.0, 1.05)
+    )
+    assert right.verdict is not FAIL, str(right)
+    assert wrong.verdict is FAIL, str(wrong)
+    assert "inputs[0]" in wrong.findings[0].entry, str(wrong)
