@@ -3,7 +3,7 @@ gradients at many points.
 """
 
 import pytest
-from scenarios import long, seeds
+from scenarios import long, seeds, torch_function
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("flint")
@@ -142,21 +142,14 @@ def test_more_work_than_is_worth_it_is_left_to_differences(monkeypatch):
 def test_the_input_whose_gradient_has_a_factor_is_named(seed):
     """That of the other one is a hundred times as large, and its rounding is the larger error."""
 
-    class Scaled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, weight):
-            if x.dtype != torch.bfloat16:
-                raise TypeError("no kernel")
-            ctx.save_for_backward(x, weight)
-            return x * weight
+    def scaled(x, weight):
+        if x.dtype != torch.bfloat16:
+            raise TypeError("no kernel")
+        return x * weight
 
-        @staticmethod
-        def backward(ctx, w):
-            x, weight = ctx.saved_tensors
-            return 1.05 * w * weight, w * x
-
+    rule = torch_function(scaled, lambda x, weight, w: (1.05 * w * weight, w * x))
     x, weight = 10 * numbers(40, 0, torch.bfloat16), numbers(40, 1, torch.bfloat16) / 10
-    report = adjudge.examine(Scaled.apply, (x, weight), seed=seed, blame=False)
+    report = adjudge.examine(rule, (x, weight), seed=seed, blame=False)
     assert report.verdict is FAIL, str(report)
     assert "inputs[0]" in report.findings[0].entry, str(report)
 

@@ -166,7 +166,7 @@ class _Error:
     make of each entry is left out."""
 
 
-class MovedInside(NamedTuple):
+class _MovedInside(NamedTuple):
     """What becomes of f where all numbers inside of it move by a spacing."""
 
     values: Vector
@@ -578,7 +578,7 @@ class _LowPrecision:
         return not (found.suspects(WRONG_FACTOR).size or np.any(biased))
 
     @cached_property
-    def _rounding_inside(self) -> MovedInside:
+    def _rounding_inside(self) -> _MovedInside:
         """How far the outputs and the derivative are apart where all numbers inside of f move by a
         spacing, up or down; zeros where the engine cannot move them.
 
@@ -595,9 +595,9 @@ class _LowPrecision:
             draws.append([there.take(k)[0] for k in range(len(self.probes))])
         rows = np.array(draws)
         if not draws:
-            return MovedInside(np.zeros(base.Y.size), np.zeros(self.of.size), rows)
+            return _MovedInside(np.zeros(base.Y.size), np.zeros(self.of.size), rows)
         derivative = np.max(apart_between(rows), axis=0)
-        return MovedInside(apart_between(np.array(values)), derivative, rows)
+        return _MovedInside(apart_between(np.array(values)), derivative, rows)
 
     def _moves_of_factor(self, leaf: int, close: AtPoints) -> float:
         """Returns by how much the factor moves that all entries of a leaf have in common, where all

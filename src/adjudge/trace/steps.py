@@ -683,10 +683,11 @@ class _Judge:
         if self.is_blind and any(one.at_fault and not one.cuts for one in found):
             # A cut is wrong alone wherever it stands, as the largest score does that a softmax
             # subtracts. Beside a wrong rule it is not accused unless it is seen to add something.
-            meant = [one.cuts and not any(map(self.stands_out, one.calls)) for one in found]
             found = [
-                replace(one, at_fault=one.at_fault and not cut)
-                for one, cut in zip(found, meant, strict=True)
+                replace(one, at_fault=False)
+                if one.cuts and not any(map(self.stands_out, one.calls))
+                else one
+                for one in found
             ]
         if not any(one.at_fault for one in found):
             found = [self._lacking(one) for one in found]
