@@ -38,7 +38,7 @@ from adjudge.engine import (
     place_of,
 )
 from adjudge.errors import NotSupportedError
-from adjudge_jax.recording import CONTROL_FLOW, as_array, content_of, part_of
+from adjudge_jax.recording import CONTROL_FLOW, as_array, content_of, equations_of, part_of
 
 ENGINE = str(Path(jax.__file__).parent)
 
@@ -98,10 +98,6 @@ Atoms: TypeAlias = Sequence[Known]
 
 class _TooLongError(Exception):
     """A loop has run more steps than are kept."""
-
-
-class _UndecidedError(Exception):
-    """Which way the program goes depends on values that are not known where it is only traced."""
 
 
 class _Loop(NamedTuple):
@@ -192,10 +188,10 @@ class Walk:
             start = self._taken
             try:
                 return control(params, operands, place, scope)
-            except (_TooLongError, _UndecidedError) as error:
+            except _TooLongError:
                 self.recorded.cut(start)
                 del self.steps[start:]
-                if not self.chosen or isinstance(error, _UndecidedError):
+                if not self.chosen:
                     return None
                 parts = self._scan_in_parts if name == "scan" else self._while_in_parts
                 return parts(equation, operands, place, scope)
@@ -382,13 +378,13 @@ class Walk:
     def _cond(
         self, params: Mapping[str, Any], operands: Atoms, place: Place, scope: str
     ) -> list[Known]:
-        which = min(max(int(_decided(operands[0].value)), 0), len(params["branches"]) - 1)
+        which = min(max(int(operands[0].value), 0), len(params["branches"]) - 1)
         return self.through(params["branches"][which], operands[1:], place, scope)
 
     def _goes_on(self, condition: Any, operands: Atoms, place: Place) -> NDArray[np.bool_]:
         """Returns whether a loop takes another turn: under `jax.vmap`, which entries do."""
         goes = jex.jaxpr_as_fun(condition)(*(one.value for one in operands))[0]
-        return np.asarray(_decided(goes))
+        return np.asarray(goes)
 
     @property
     def _taken(self) -> int:
@@ -553,15 +549,6 @@ def _moved_in_both_parts(value: Any, real: Any, imag: Any) -> Any:
     return value + value * jax.lax.stop_gradient(moved * turned).astype(value.dtype)
 
 
-def _decided(value: Any) -> Any:
-    """Returns a value that says which way a program goes, or raises where it is not known: in a
-    program that is a parameter of an equation, such as the solver of a linear system.
-    """
-    if isinstance(value, jax.core.Tracer):
-        raise _UndecidedError
-    return value
-
-
 def _kept(goes: Any, *carries: Any) -> list[Any]:
     """Returns what a turn of a loop under `jax.vmap` made, the first half of `carries`, where an
     entry goes on, and what it was made of elsewhere.
@@ -579,12 +566,19 @@ class _PastCasts(Walk):
     whose spacing at 1 is larger than `coarsest` still rounds.
     """
 
-    chosen = 0
-
     def __init__(self, x: Arrays, way: _Way) -> None:
         """There are no steps at first; `x` are the inputs."""
         super().__init__(x)
         self._way = way
+
+    def _walked_into(
+        self, equation: Any, operands: Atoms, place: Place, scope: str
+    ) -> list[Known] | None:
+        # Run turn by turn, a loop of a thousand turns would be a thousand times as much to compile.
+        # And which way a program goes is not known where it is only traced.
+        if equation.primitive.name in CONTROL_FLOW:
+            return None
+        return super()._walked_into(equation, operands, place, scope)
 
     def _step(
         self,
@@ -627,32 +621,29 @@ class _PastCasts(Walk):
         """
         avals = [atom.aval for atom in equation.invars]
         moving = [k for k, one in enumerate(avals) if jnp.issubdtype(one.dtype, jnp.inexact)]
+        fixed = [k for k in range(len(avals)) if k not in moving]
         params = equation.params
         called = _closed(params.get("call_jaxpr", params.get("fun_jaxpr")))
         read = [k for k, variable in enumerate(equation.outvars) if variable in outputs]
 
-        def filled(x: Arrays) -> list[Any]:
-            given = list(values)
-            for k, one in zip(moving, x, strict=True):
-                given[k] = one
-            return given
+        def given(x: Arrays, rest: Arrays) -> Arrays:
+            operands = dict(zip((*moving, *fixed), (*x, *rest), strict=True))
+            return tuple([operands[k] for k in range(len(avals))])
 
-        def body(x: Arrays) -> Arrays:
-            found = _PastCasts(x, self._way).through(
-                called, list(map(constant, filled(x))), UNKNOWN, ""
-            )
+        def body(x: Arrays, rest: Arrays) -> Arrays:
+            walk = _PastCasts(x, self._way)
+            found = walk.through(called, list(map(constant, given(x, rest))), UNKNOWN, "")
             return tuple([_widened(found[k].value) for k in read])
 
         dtypes = [avals[k].dtype for k in moving]
-        both = self._way.with_rules(body, lambda x: run(tuple(filled(x))), dtypes)
-        chosen = both.forward if equation.primitive.name == "custom_jvp_call" else both.reverse
-        return [Known(one, one) for one in chosen(tuple([values[k] for k in moving]))]
+        both = self._way.with_rules(body, lambda x, rest: run(given(x, rest)), dtypes)
+        chosen = both.by_jvp if equation.primitive.name == "custom_jvp_call" else both.by_vjp
+        parts = (tuple([values[k] for k in which]) for which in (moving, fixed))
+        return [Known(one, one) for one in chosen(*parts)]
 
     def _rounded(self, value: Any, dtype: Any) -> Any:
         """Returns double numbers as they are in `dtype`, where that is a coarse one."""
-        kinds = dtype, jnp.result_type(value)
-        inexact = all(jnp.issubdtype(kind, jnp.inexact) for kind in kinds)
-        if not inexact or jnp.finfo(dtype).eps <= self._way.coarsest:
+        if not self._way.is_coarse(dtype) or not jnp.issubdtype(value.dtype, jnp.inexact):
             return value
         return value.astype(dtype).astype(value.dtype)
 
@@ -698,18 +689,83 @@ def _wide_parameter(value: Any, way: _Way) -> Any:
     return wide.jaxpr if isinstance(value, jex.Jaxpr) else wide
 
 
+Split: TypeAlias = Callable[[Arrays, Arrays], Arrays]
+"""A function of the arrays that are differentiated, and of others: the whole numbers among the
+operands of a custom rule."""
+
+
 @dataclass(frozen=True)
 class PastCasts:
     """A function that is run past its conversions, once with the vjp of its own rules and once with
     their jvp: JAX gives no function both.
     """
 
-    reverse: FlatFunction
-    forward: FlatFunction
+    by_vjp: Split
+    by_jvp: Split
 
     def __call__(self, x: Arrays) -> Arrays:
         """Returns the outputs at `x`."""
-        return self.reverse(x)
+        return self.by_vjp(x, ())
+
+    def forward(self, x: Arrays) -> Arrays:
+        """Returns the outputs at `x`, for forward mode."""
+        return self.by_jvp(x, ())
+
+
+class _Program(NamedTuple):
+    """A program past its conversions, as a function of what it closes over and of its inputs."""
+
+    closed_over: Sequence[Any]
+    run: Callable[[Sequence[Any], Arrays], Arrays]
+
+
+class _Run:
+    """Runs a function past the conversions of the program that it is for arrays of some dtypes.
+
+    The function takes these arrays, those along which it is differentiated, in the precision of the
+    context, and others. It is traced once for all inputs of the same shapes, and compiled as a
+    whole: run operation by operation it takes a hundred times as long, and JAX compiles what holds
+    a function, such as a scatter, at every call.
+    """
+
+    def __init__(
+        self, way: _Way, function: Callable[[Arrays, Arrays, Arrays], Arrays], dtypes: Sequence[Any]
+    ) -> None:
+        self._way, self._function, self._dtypes = way, function, dtypes
+        self._programs: dict[Any, _Program] = {}
+
+    def __call__(self, x: Arrays, probes: Arrays = (), others: Arrays = ()) -> Arrays:
+        """Returns what the function makes of these arrays."""
+
+        def in_context(probe: Any) -> Any:
+            return jnp.result_type(complex if jnp.iscomplexobj(probe) else float)
+
+        with self._way.traced_in():
+            dtypes = [self._dtypes, map(in_context, probes), [one.dtype for one in others]]
+            like = tuple(
+                tuple([(one.shape, dtype) for one, dtype in zip(arrays, kinds, strict=True)])
+                for arrays, kinds in zip((x, probes, others), dtypes, strict=True)
+            )
+            program = self._programs.get(like) or self._traced(like)
+        if not any(isinstance(one, jax.core.Tracer) for one in program.closed_over):
+            self._programs[like] = program
+        return program.run(program.closed_over, (*x, *probes, *others))
+
+    def _traced(self, like: Sequence[Sequence[tuple[tuple[int, ...], Any]]]) -> _Program:
+        """Returns the program for arrays of these shapes and dtypes."""
+        structs = [[jax.ShapeDtypeStruct(*one) for one in arrays] for arrays in like]
+        closed = jax.make_jaxpr(lambda *given: self._function(*map(tuple, given)))(*structs)
+
+        # as arguments, since XLA would fold constants into each other, which takes long
+        def run(closed_over: Sequence[Any], arrays: Arrays) -> Arrays:
+            walk = _PastCasts(arrays, self._way)
+            program = jex.ClosedJaxpr(closed.jaxpr, closed_over)
+            found = walk.through(program, list(map(constant, arrays)), UNKNOWN, "")
+            return tuple([_widened(one.value) for one in found])
+
+        # XLA may leave out a rounding that a compiled program asks for
+        rounds = any(map(self._way.rounds, equations_of(closed.jaxpr)))
+        return _Program(closed.consts, run if rounds else jax.jit(run))
 
 
 @dataclass(frozen=True)
@@ -721,57 +777,52 @@ class _Way:
     traced_in: Callable[[], AbstractContextManager[Any]]
     """The context in which their programs are traced."""
 
-    def run(self, g: FlatFunction, dtypes: Sequence[Any], x: Arrays) -> Arrays:
-        """Returns `g` at `x`, past the conversions of the program that it is for these dtypes; what
-        follows in `x` is in the precision of the context.
-        """
+    def is_coarse(self, dtype: Any) -> bool:
+        """Returns whether numbers are rounded to this dtype all the same."""
+        inexact = jnp.issubdtype(dtype, jnp.inexact)
+        return bool(inexact and jnp.finfo(dtype).eps > self.coarsest)
 
-        def dtype_of(cotangent: Any) -> Any:
-            return jnp.result_type(complex if jnp.iscomplexobj(cotangent) else float)
+    def rounds(self, equation: Any) -> bool:
+        """Returns whether an equation rounds numbers to a coarse dtype."""
+        converts = equation.primitive.name == "convert_element_type"
+        return converts and self.is_coarse(equation.params["new_dtype"])
 
-        with self.traced_in():
-            given = [*dtypes, *map(dtype_of, x[len(dtypes) :])]
-            like = [jax.ShapeDtypeStruct(one.shape, d) for one, d in zip(x, given, strict=True)]
-            closed = jax.make_jaxpr(lambda *leaves: g(leaves))(*like)
-        walk = _PastCasts(x, self)
-        found = walk.through(closed, list(map(constant, x)), UNKNOWN, "")
-        return tuple([_widened(one.value) for one in found])
-
-    def with_rules(self, value: FlatFunction, f: FlatFunction, dtypes: Sequence[Any]) -> PastCasts:
+    def with_rules(self, value: Split, f: Split, dtypes: Sequence[Any]) -> PastCasts:
         """Returns `value`, which is `f` past its conversions, with the derivatives of `f`, a
         function of arrays of these dtypes, by the rules that it has, run in the same way.
         """
-        count = len(dtypes)
 
         def of(arrays: Arrays, alike: Arrays) -> Arrays:
             return tuple([one.astype(y.dtype) for one, y in zip(arrays, alike, strict=True)])
 
-        def pulled(arrays: Arrays) -> Arrays:
-            outputs, pull = jax.vjp(lambda *leaves: f(leaves), *arrays[:count])
-            return tuple(pull(of(arrays[count:], outputs)))
+        def pulled(x: Arrays, w: Arrays, others: Arrays) -> Arrays:
+            outputs, pull = jax.vjp(lambda *leaves: f(leaves, others), *x)
+            return tuple(pull(of(w, outputs)))
 
-        def pushed(arrays: Arrays) -> Arrays:
-            x, tangents = arrays[:count], of(arrays[count:], arrays[:count])
-            outputs, along = jax.jvp(lambda *leaves: f(leaves), x, tangents)
+        def pushed(x: Arrays, v: Arrays, others: Arrays) -> Arrays:
+            outputs, along = jax.jvp(lambda *leaves: f(leaves, others), x, of(v, x))
             return (*outputs, *along)
 
+        pull, push = _Run(self, pulled, dtypes), _Run(self, pushed, dtypes)
+
         @jax.custom_vjp
-        def reverse(x: Arrays) -> Arrays:
-            return value(x)
+        def by_vjp(x: Arrays, others: Arrays) -> Arrays:
+            return value(x, others)
 
         @jax.custom_jvp
-        def forward(x: Arrays) -> Arrays:
-            return value(x)
+        def by_jvp(x: Arrays, others: Arrays) -> Arrays:
+            return value(x, others)
 
-        @forward.defjvp
-        def _(x: tuple[Arrays], v: tuple[Arrays]) -> tuple[Arrays, Arrays]:
-            both = self.run(pushed, dtypes, (*x[0], *v[0]))
+        @by_jvp.defjvp
+        def _(given: tuple[Arrays, Arrays], along: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
+            both = push(given[0], along[0], given[1])
             return both[: len(both) // 2], both[len(both) // 2 :]
 
-        reverse.defvjp(
-            lambda x: (reverse(x), x), lambda x, w: (self.run(pulled, dtypes, (*x, *w)),)
+        by_vjp.defvjp(
+            lambda x, others: (by_vjp(x, others), (x, others)),
+            lambda kept, w: (pull(kept[0], w, kept[1]), None),
         )
-        return PastCasts(reverse, forward)
+        return PastCasts(by_vjp, by_jvp)
 
 
 def past_casts(
@@ -785,7 +836,8 @@ def past_casts(
     same way.
     """
     way, dtypes = _Way(coarsest, traced_in), [leaf.dtype for leaf in likes]
-    return way.with_rules(partial(way.run, f, dtypes), f, dtypes)
+    value = _Run(way, lambda x, probes, others: f(x), dtypes)
+    return way.with_rules(lambda x, others: value(x), lambda x, others: f(x), dtypes)
 
 
 def _closed(trace: Any) -> Any:

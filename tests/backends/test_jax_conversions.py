@@ -1,5 +1,5 @@
 """Functions that convert numbers to sixteen bits inside are judged past these conversions; see
-`test_torch_conversions`. Their programs are run in double precision, equation by equation.
+`test_torch_conversions`. Their programs are run in double precision.
 """
 
 import numpy as np
@@ -9,6 +9,7 @@ from scenarios import long, over_seeds
 
 import adjudge
 from adjudge import Verdict
+from adjudge.engine.registry import backend_named
 
 pytestmark = pytest.mark.backend("jax")
 
@@ -190,6 +191,33 @@ def test_an_error_far_below_what_float32_resolves_shows_past_it():
             found = adjudge.examine(lambda x, f=f: normalised(f, x), (x,), blame=False)
 
             assert found.verdict is verdict, str(found)
+
+
+def test_a_function_is_traced_once_for_all_points_past_its_conversions():
+    """Traced and run operation by operation at each of them, it takes a hundred times as long."""
+    calls = []
+
+    @jax.custom_vjp
+    def f(x):
+        calls.append("value")
+        return wide(narrow(x)) ** 2
+
+    def backward(x, w):
+        calls.append("vjp")
+        return (2 * w * wide(narrow(x)),)
+
+    f.defvjp(lambda x: (f(x), x), backward)
+    environment = backend_named("jax").environment
+    x = jnp.asarray(RANDOM.normal(size=(5, 3)), jnp.float32)
+    g = environment.past_casts(lambda leaves: (f(leaves[0]),), (x,))
+    with environment.widening_past_casts():
+        for row in np.asarray(x, np.float64):
+            (y,), pullback = jax.vjp(g, (jnp.asarray(row),))
+            ((found,),) = pullback((jnp.ones(3),))
+
+            np.testing.assert_allclose(y, row**2, rtol=1e-15)
+            np.testing.assert_allclose(found, 2 * row, rtol=1e-15)
+    assert sorted(calls) == ["value", "value", "vjp"]
 
 
 def sigmoid(x):
