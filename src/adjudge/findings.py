@@ -123,6 +123,7 @@ class Remedy(Enum):
     MULTIPLY_BY_PROBE = auto()
     FOLLOW_MULTIPLES = auto()
     LIMIT_PROBE = auto()
+    KEEP_SMALL_PROBE = auto()
     STAY_FINITE = auto()
     ACCEPT_ANY_SIZE = auto()
     APPLY_LINEAR_MAP = auto()

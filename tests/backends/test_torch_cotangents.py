@@ -4,7 +4,7 @@ import pytest
 from frameworks import torch
 from scenarios import over_seeds
 
-from adjudge import Verdict, examine
+from adjudge import Status, Verdict, examine
 from adjudge.findings import LayoutMatters, NotHomogeneous
 
 pytest.importorskip("torch")
@@ -85,3 +85,29 @@ def test_a_small_cotangent_of_a_loss_that_underflows_in_float16_inside_is_no_err
     for seed in SEEDS[:3]:
         report = examine(rule(f, vjp), (at(5),), seed=seed)
         assert NotHomogeneous not in details(report)
+
+
+@over_seeds(10)
+def test_a_derivative_that_rounds_small_tangents_is_a_note(seeds):
+    """That of the vjp of a group norm adds numbers of the size of x and takes them away again."""
+    x = at(8, 6, dtype=torch.float32).detach()
+    for seed in seeds:
+        report = examine(
+            lambda x: torch.nn.functional.group_norm(x.view(2, 4, 6), 2), x, modes=["FR"], seed=seed
+        )
+
+        assert report.verdict is Verdict.PASS, str(report)
+        assert {Status.INACCURATE} == {finding.status for finding in report.findings}
+
+
+@over_seeds(10)
+def test_a_second_derivative_that_rounds_small_cotangents_is_a_note_and_a_cut_off_none(rule, seeds):
+    x = at(6, dtype=torch.float32)
+    for seed in seeds:
+        rounded = rule(torch.sin, lambda x, g: ((g + 1) - 1) * x.cos())
+        wrong = rule(torch.sin, lambda x, g: torch.where(g.abs() < 6e-7, 0.0, g) * x.cos())
+
+        report = examine(rounded, (x,), modes=["RR"], seed=seed)
+        assert report.verdict is Verdict.PASS, str(report)
+        assert {Status.INACCURATE} == {finding.status for finding in report.findings}
+        assert examine(wrong, (x,), modes=["RR"], seed=seed).verdict is Verdict.FAIL

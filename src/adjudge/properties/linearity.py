@@ -19,6 +19,7 @@ import numpy as np
 
 from adjudge.constants import (
     ABSORBED_UNITS,
+    ADJOINT_SAMPLES,
     EXTRA_RUNS,
     FAR_DISTANCES,
     FEW_LEAVES,
@@ -30,6 +31,7 @@ from adjudge.constants import (
     LOST_GROWTH,
     MAP_OF_ZERO_UNITS,
     NEARER_TO_ZERO,
+    OTHER_SIDE,
     PERTURBED_PROBES,
     RUNS_APART,
     SMALL_PROBES,
@@ -85,7 +87,12 @@ from adjudge.findings import (
     ZeroProbeRaised,
 )
 from adjudge.floats import FORMATS, Vector, chunks
-from adjudge.jacobian import apart_where_moved, is_systematic, points_around
+from adjudge.jacobian import (
+    apart_where_moved,
+    is_systematic,
+    points_around,
+    points_within_rounding,
+)
 from adjudge.problem import (
     DOUBLE,
     PURPOSES_AT_X,
@@ -108,6 +115,9 @@ from adjudge.properties.purity import (
     largest_difference,
     restricted,
 )
+
+ApartAt: TypeAlias = Callable[[Problem, Vector, float], Vector]
+"""How far two images of a rule are apart at a point, for so many times what they are taken of."""
 
 RunArrays: TypeAlias = Callable[[MaybeArrays], MaybeArrays]
 """A rule as a function of arrays, one for every leaf."""
@@ -293,15 +303,19 @@ class LinearRule:
         status, remedy = Status.INACCURATE, Remedy.LIMIT_PROBE
         return [replace(finding, status=status, remedy=remedy, note=True) for finding in findings]
 
-    def follows(self, first: Vector, scaled_back: Callable[[float], Vector]) -> Iterator[Finding]:
+    def follows(
+        self, first: Vector, image_at: Callable[[Problem, Vector, float, float], Vector]
+    ) -> Iterator[Finding]:
         """Compares images where f is a derivative `(x, w) -> J*(x) w` at w with those at multiples
-        of w. `first` is that at w, and `scaled_back(k)` what agrees with it at `k w`.
+        of w. `first` is that at w, and `image_at(problem, point, times, k)` what agrees with that
+        where w is so many times that of the point, at `k` times this w.
 
         The differences of such a function are made at the same w as its derivative. A rule that
         clips w, takes its absolute value or leaves out what is negative where it is differentiated
         again is right or wrong by the one w that was drawn, and a loss has a single number for it.
         """
         checks, problem = self.checks, self.checks.problem
+        scaled_back = partial(image_at, problem, problem.origin, 1.0)
         large = self._factor(problem.origin[directions(problem)], first)
         factors = [-large, -SMALL_PROBES] if self.may_be_small(first) else [-large]
         for factor in factors:
@@ -319,6 +333,13 @@ class LinearRule:
                 found = self._unlike_at_multiple(first, scaled_back(narrow), narrow)
             elif factor == -large:
                 found = self._unless_rounded(found, first, image, large, scaled_back)
+            elif found:
+
+                def apart_at(there: Problem, point: Vector, times: float) -> Vector:
+                    small = image_at(there, point, times, -SMALL_PROBES)
+                    return small - image_at(there, point, times, 1.0)
+
+                found = self._unless_scattered(found, (image, first), apart_at)
             if found:
                 yield from found
                 return
@@ -398,18 +419,76 @@ class LinearRule:
     ) -> Iterator[Finding]:
         """Compares the image of a small multiple of a probe with `one`, that of the probe itself,
         where its dtype has room for it. `apply` gives the image.
+
+        What the rule adds to the image and takes away again leaves the rounding of its own size,
+        which is that of no small image: the jvp of the vjp of PyTorch's group norm does so. What is
+        cut off is the same at points nearby.
         """
         if not self.may_be_small(one):
             return
         small = apply(-SMALL_PROBES * probe) / -SMALL_PROBES
         self.checks.compared += one.size
-        if equal_entries(small, one):
-            return
-        differ = partial(NotHomogeneous, rule=self.rule, factor=SMALL_PROBES)
-        found = self.unlike_multiple((small, one), differ, Remedy.MULTIPLY_BY_PROBE)
         # small numbers underflow in float16
-        if found and not self.checks.short_of_range:
-            yield from found
+        if not (equal_entries(small, one) or self.checks.short_of_range):
+            yield from self.unlike_small((small, one), probe, -SMALL_PROBES)
+
+    def unlike_small(
+        self, both: tuple[Vector, Vector], probe: Vector, factor: float
+    ) -> Iterator[Finding]:
+        """Compares what is scaled back from `factor` times a probe, which is small, with the image
+        of the probe; `both` are these two.
+        """
+
+        def apart_at(problem: Problem, point: Vector, times: float) -> Vector:
+            w = times * probe
+            small = self.take_at(problem, point, factor * w) / factor
+            return small - self.take_at(problem, point, w)
+
+        differ = partial(NotHomogeneous, rule=self.rule, factor=abs(factor))
+        found = self.unlike_multiple(both, differ, Remedy.MULTIPLY_BY_PROBE)
+        yield from self._unless_scattered(found, both, apart_at)
+
+    def _unless_scattered(
+        self, findings: list[Finding], both: tuple[Vector, Vector], apart_at: ApartAt
+    ) -> list[Finding]:
+        """Returns the findings that a small multiple has another image, as notes where that is
+        rounding; `both` are the two images.
+
+        What a rule adds to its image and takes away again leaves the rounding of its own size,
+        which is much beside a small image: the jvp of the vjp of PyTorch's group norm does so. It
+        is as often above as below, where what is cut off or rounded down is on one side of zero.
+        The test is ours.
+        """
+        largest = float(np.max(np.abs(both[1]), initial=0.0))
+        bound = SMALLER_PROBE_UNITS * self.checks.eps_inside * largest
+        if not findings or largest_difference(*both) * SMALL_PROBES > bound:
+            return findings
+        status, remedy = Status.INACCURATE, Remedy.KEEP_SMALL_PROBE
+        return [
+            replace(found, status=status, remedy=remedy, note=True)
+            if self._on_both_sides(found, both, apart_at)
+            else found
+            for found in findings
+        ]
+
+    def _on_both_sides(
+        self, found: Finding, both: tuple[Vector, Vector], apart_at: ApartAt
+    ) -> bool:
+        """Returns whether the difference of two images in the entry that was found is positive at
+        some points within rounding of x and negative at others, by about as much.
+        """
+        problem, seed = self.checks.problem, self.checks.probes.seed
+        k, random = _entry_of(found, both), generator(seed, Stream.TERMS_OF_PROBE)
+        gaps = [0.0]
+        for number in range(ADJOINT_SAMPLES):
+            for point in points_within_rounding(problem, seed + number):
+                # a single spacing may be an eighth of the image
+                times = 2.0 ** random.uniform(-1, 1)
+                apart = attempt(partial(apart_at, problem, point, times))
+                if apart is not None and np.isfinite(apart[k]):
+                    gaps.append(float(apart[k]))
+        less, more = sorted([-min(gaps), max(gaps)])
+        return less >= OTHER_SIDE * more > 0
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -673,30 +752,35 @@ class LinearRule:
         self,
         found: Finding,
         both: tuple[Vector, Vector],
-        apart_at: Callable[[Problem, Vector, float], Vector],
+        apart_at: ApartAt,
     ) -> bool:
         """Returns whether two images differ in the entry that was found at other points as well, by
         as much; `apart_at` gives their difference at a point, for so many times the probe.
         """
-        checks, detail = self.checks, found.detail
-        assert isinstance(detail, Unequal)
-        k = int(np.flatnonzero((both[0] == detail.one) & (both[1] == detail.two))[0])
+        checks, k = self.checks, _entry_of(found, both)
         random = generator(checks.probes.seed, Stream.TERMS_OF_PROBE)
 
         def gap_at(problem: Problem, point: Vector) -> float:
             factor = 1 + PERTURBED_PROBES * random.uniform(-1, 1)
             return float(apart_at(problem, point, factor)[k])
 
-        gap, eps, seed = detail.one - detail.two, checks.tolerance.eps, checks.probes.seed
+        gap, eps, seed = float(both[0][k] - both[1][k]), checks.tolerance.eps, checks.probes.seed
         return is_systematic(checks.problem, eps, seed, gap, gap_at)
+
+
+def _entry_of(found: Finding, both: tuple[Vector, Vector]) -> int:
+    """Returns the entry in which two images were found to differ."""
+    detail = found.detail
+    assert isinstance(detail, Unequal)
+    return int(np.flatnonzero((both[0] == detail.one) & (both[1] == detail.two))[0])
 
 
 class Images(NamedTuple):
     """What a vjp makes of cotangents as they come in life."""
 
     of: list[Vector]
-    """The images; the last one is that of the sum of the others and u. There are none where that
-    is the sum of the images, as in most checks."""
+    """The images; the last one is that of u less the others. There are none where that is the image
+    of u less theirs, as in most checks."""
     size: float
     """How large the cotangents are beside u."""
     error: BaseException | None = None
@@ -851,9 +935,9 @@ class Pullbacks:
 
         The first is a single number, expanded to the shape of its output as the cotangent of a sum
         is, the second has one number for each row, and the third is a single row, as those of sums
-        over the last and the first axis. Their sum with u is transposed in memory, with gaps, and
-        zero in its first row, as that of a masked loss is. All are `small`, as that of a mean over
-        a million entries is. Without strides there is one, and it is random.
+        over the last and the first axis. What they leave of u is transposed in memory, with
+        gaps, and zero in its first row, as that of a masked loss is. All are `small`, as that of a
+        mean over a million entries is. Without strides there is one, and it is random.
         """
         reverse, size = self.reverse, SMALL_PROBES if small and self.rule.may_be_small(one) else 1.0
         images: list[Vector] = []
@@ -873,8 +957,8 @@ class Pullbacks:
         return Images(images, size, error)
 
     def _in_life(self, size: float) -> Iterator[tuple[Layout, Vector]]:
-        """Yields the cotangents of that size beside u with their memory layouts; the last one is
-        the sum of the others and u.
+        """Yields the cotangents of that size beside u with their memory layouts; the last one is u
+        less the others. Their sum would have what a rule adds to any image as one of them has it.
         """
         base, lies = self.checks.base, max(self.strided, default=0)
         v = random_cotangent(base.Y, self.checks.probes.seed, Stream.SECOND_COTANGENT)
@@ -902,17 +986,17 @@ class Pullbacks:
                     table[:] = table[0]
             term = self._without_detached(term)
             whole[0] = whole[0] + term
-            yield layout, size * term
+            yield layout, -size * term
         del v, term
         yield Layout.WITH_GAPS, size * whole.pop()
 
     def _add_up(self, one: Vector, images: Sequence[Vector], size: float) -> bool:
-        """Returns whether the last image is the sum of the others and `one` to rounding, whatever
-        more precision allows later on. Nothing has to be kept of images that are.
+        """Returns whether the last image is `one` less the others to rounding, whatever more
+        precision allows later on. Nothing has to be kept of images that are.
         """
         for part in chunks(one.size):
             *terms, together = [image[part] / size for image in images]
-            off = np.abs(together - (one[part] + sum(terms)))
+            off = np.abs(together - (one[part] - sum(terms)))
             whole = np.sum(np.abs([one[part], *terms]), axis=0)
             if not (off <= self.checks.tolerance.identity * whole).all():
                 return False
@@ -934,16 +1018,16 @@ class Pullbacks:
         """
         problem = self.checks.problem
 
-        def scaled_back(factor: float) -> Vector:
-            point, scale = problem.origin.copy(), np.full(one.size, factor)
-            point[directions(problem)] *= factor
+        def image_at(there: Problem, point: Vector, times: float, factor: float) -> Vector:
+            point, scale = point.copy(), np.full(one.size, factor)
+            point[directions(problem)] *= times * factor
             scale[directions(problem)] = 1.0
-            return np.asarray(self.rule.take_at(problem, point, self.cotangent) / scale)
+            return np.asarray(self.rule.take_at(there, point, self.cotangent) / scale)
 
-        yield from self.rule.follows(one, scaled_back)
+        yield from self.rule.follows(one, image_at)
 
     def additive_pair(self, one: Vector, images: Images) -> Iterator[Finding]:
-        """Compares the image of the sum with the sum of the images, of which `one` is `J* u`."""
+        """Compares the image of u less others with `one`, which is `J* u`, less their images."""
         base, reverse, rule = self.checks.base, self.reverse, self.rule
         if images.error is not None:
             yield rule.raised_for_layout(images.error)
@@ -955,7 +1039,7 @@ class Pullbacks:
             tolerance = replace(self.checks.tolerance, atol=atol / images.size)
             rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
         *terms, together = of = [image / images.size for image in images.of]
-        pair, size = (together, one + sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
+        pair, size = (together, one - sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
         # they may be large, and are made where something differs
         probes = (w / images.size for _, w in self._in_life(images.size))
         if not rule.sums(chain([self.cotangent], probes), pair, size):
@@ -973,16 +1057,15 @@ class Pullbacks:
                 yield from found
                 return
         if images.size < 1:
-            differ = partial(NotHomogeneous, rule=rule.rule, factor=images.size)
             for (_, w), small in zip(laid, plain, strict=True):
                 pair = small, -rule.apply(-w / images.size)
-                found = rule.unlike_multiple(pair, differ, Remedy.MULTIPLY_BY_PROBE)
+                found = list(rule.unlike_small(pair, w / images.size, images.size))
                 if found:
                     yield from found
                     return
         *terms, together = plain
         whole = [self.cotangent, *(w / images.size for _, w in laid)]
-        yield from rule.additive(whole, (together, one + sum(terms)), size)
+        yield from rule.additive(whole, (together, one - sum(terms)), size)
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
@@ -1238,13 +1321,13 @@ class Pushforwards:
         problem = self.checks.problem
         v, one = self.checks.images[self.rule.mode]
 
-        def scaled_back(factor: float) -> Vector:
-            point, tangent = problem.origin.copy(), v.copy()
+        def image_at(there: Problem, point: Vector, times: float, factor: float) -> Vector:
+            point, tangent = point.copy(), v.copy()
             for moved in (point, tangent):
-                moved[directions(problem)] *= factor
-            return self.rule.take_at(problem, point, tangent) / factor
+                moved[directions(problem)] *= times * factor
+            return self.rule.take_at(there, point, tangent) / factor
 
-        yield from self.rule.follows(one, scaled_back)
+        yield from self.rule.follows(one, image_at)
 
     @property
     def work_alone(self) -> int:

@@ -962,6 +962,10 @@ REMEDIES = {
         "the rule loses digits in proportion to the size of its {rule.probe}, under a "
         "scaled loss for example"
     ),
+    Remedy.KEEP_SMALL_PROBE: (
+        "the rule loses digits of a small {rule.probe}, under the mean of many entries for "
+        "example: it adds larger numbers and takes them away again"
+    ),
     Remedy.STAY_FINITE: (
         "the dtype has room for a {rule.probe} of this size: where the {direction} pass has a "
         "limit of its own (a square or an exponential of the {rule.probe}, a number of steps), "

@@ -415,6 +415,50 @@ def test_what_overflows_on_the_way_is_a_note(dtype, largest):
     assert [NotHomogeneous] == [type(finding.detail) for finding in report.findings]
 
 
+def added_and_taken_away(w):
+    """The same numbers, rounded to multiples of the spacing at 1, and as often up as down."""
+    one = w.dtype.type(1)
+    return (w + one) - one
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("shape", [(6,), SHAPE])
+def test_a_rule_that_rounds_small_cotangents_by_a_fixed_amount_is_a_note(shape, seeds):
+    x = at("float32").ravel()[: int(np.prod(shape))].reshape(shape)
+    for seed in seeds:
+        report = examine(by(added_and_taken_away), x, seed=seed)
+
+        assert report.verdict is Verdict.PASS, str(report)
+        assert {Status.INACCURATE} == {finding.status for finding in report.findings}
+        assert "the rule loses digits of a small cotangent" in str(report)
+
+
+BELOW = {
+    "rounded down": lambda w: np.floor(w * 2.0**24) / 2.0**24,
+    "cut off": lambda w: np.where(np.abs(w) < 6e-7, 0, w),
+    "divided by its norm plus 1e-8": lambda w: w * (norm(w) / (norm(w) + 1e-8)),
+    "not small enough to be zero": lambda w: w + 1e-8 * w.any(),
+}
+
+
+def norm(w):
+    return np.linalg.norm(w.ravel())
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("shape", [(6,), SHAPE])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", BELOW)
+def test_a_rule_that_is_wrong_for_small_cotangents_on_one_side_fails(name, dtype, shape, seeds):
+    x = at(dtype).ravel()[: int(np.prod(shape))].reshape(shape)
+    for seed in seeds:
+        wrong = by(lambda w: BELOW[name](w).astype(w.dtype))
+        report = examine(wrong, x, seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL, str(report)
+        assert Status.NONLINEAR in {finding.status for finding in report.findings}
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_rule_that_writes_into_its_cotangent_is_told_that(seed):
     def vjp(x, w):
