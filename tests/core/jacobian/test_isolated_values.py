@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scenarios import over_seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -80,13 +81,14 @@ CASES = {
 MISTAKES = {"another": lambda g: g + 0.5, "the opposite": lambda g: np.where(g == 0, 1, -g)}
 
 
-def verdicts(rule, inputs):
-    return [examine(rule, inputs(seed), seed=seed, blame=False).verdict for seed in range(10)]
+def verdicts(rule, inputs, seeds):
+    return [examine(rule, inputs(seed), seed=seed, blame=False).verdict for seed in seeds]
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("mistake", [None, *MISTAKES])
-def test_a_special_case_of_a_smooth_function(name, mistake):
+def test_a_special_case_of_a_smooth_function(name, mistake, seeds):
     case = CASES[name]
 
     def vjp(x, w):
@@ -97,20 +99,21 @@ def test_a_special_case_of_a_smooth_function(name, mistake):
     def x(seed):
         return np.concatenate([case.knots, np.random.default_rng(seed).normal(size=30) * 2])
 
-    found = verdicts(ByHand(case.f, vjp=vjp), x)
+    found = verdicts(ByHand(case.f, vjp=vjp), x, seeds)
 
-    assert found == 10 * [Verdict.PASS if mistake is None else Verdict.FAIL]
+    assert found == len(seeds) * [Verdict.PASS if mistake is None else Verdict.FAIL]
 
 
-def test_one_knee_among_few_entries_fails_at_every_seed():
+@over_seeds(30, always=10)
+def test_one_knee_among_few_entries_fails_at_every_seed(seeds):
     """Points within rounding of x lie on both sides of the knee."""
     f, slope = CASES["huber"].f, CASES["huber"].derivative
     rule = ByHand(f, vjp=lambda x, w: w * np.where(np.abs(x) == 1, 1.0, slope(x)))
     x = np.array([-1, 1, 0.5, 2])
 
-    found = [examine(rule, x, seed=seed, blame=False).verdict for seed in range(30)]
+    found = [examine(rule, x, seed=seed, blame=False).verdict for seed in seeds]
 
-    assert found == 30 * [Verdict.FAIL]
+    assert found == len(seeds) * [Verdict.FAIL]
 
 
 def tied(seed):
@@ -134,16 +137,17 @@ def slopes_of_log_ratio(x, y):
     return np.where(x == y, at_ties, of_x), np.where(x == y, at_ties, of_y)
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("factor", [1, 0, 2])
-def test_the_branch_of_a_divided_difference_at_a_tie(factor):
+def test_the_branch_of_a_divided_difference_at_a_tie(factor, seeds):
     """Next to the tie the rule divides rounding by nearly zero."""
 
     def vjp(x, y, w):
         return tuple(w * np.where(x == y, factor, 1) * slope for slope in slopes_of_log_ratio(x, y))
 
-    found = verdicts(ByHand(log_ratio, vjp=vjp), tied)
+    found = verdicts(ByHand(log_ratio, vjp=vjp), tied, seeds)
 
-    assert found == 10 * [Verdict.PASS if factor == 1 else Verdict.FAIL]
+    assert found == len(seeds) * [Verdict.PASS if factor == 1 else Verdict.FAIL]
 
 
 def exponential_pair(x, y):
@@ -176,9 +180,10 @@ NOISY = {
 }
 
 
+@over_seeds(10, always=3)
 @pytest.mark.parametrize("name", NOISY)
 @pytest.mark.parametrize("factor", [1, 0, 2])
-def test_noise_next_to_x_that_is_as_large_as_the_error_lets_no_wrong_branch_pass(name, factor):
+def test_noise_next_to_x_as_large_as_the_error_lets_no_wrong_branch_pass(name, factor, seeds):
     f, slopes = NOISY[name]
 
     def vjp(x, y, w):
@@ -189,16 +194,17 @@ def test_noise_next_to_x_that_is_as_large_as_the_error_lets_no_wrong_branch_pass
         x, y = tied(seed)
         return (np.where(np.arange(x.size) == 4, 1.0, x), y) if "x - 1" in name else (x, y)
 
-    found = verdicts(ByHand(f, vjp=vjp), inputs)
+    found = verdicts(ByHand(f, vjp=vjp), inputs, seeds)
 
     if factor == 1:
-        assert found == 10 * [Verdict.PASS]
+        assert found == len(seeds) * [Verdict.PASS]
     else:
         assert Verdict.PASS not in found
 
 
+@over_seeds(6)
 @pytest.mark.parametrize("apart", [1e-15, 1e-13, 1e-10])
-def test_the_rounding_of_a_right_rule_near_a_tie_is_no_special_case(apart):
+def test_the_rounding_of_a_right_rule_near_a_tie_is_no_special_case(apart, seeds):
     def inputs(seed):
         random = np.random.default_rng(seed)
         x = random.uniform(0.5, 2, 10)
@@ -209,5 +215,5 @@ def test_the_rounding_of_a_right_rule_near_a_tie_is_no_special_case(apart):
 
     rule = ByHand(log_ratio, vjp=vjp)
 
-    for seed in range(6):
+    for seed in seeds:
         assert examine(rule, inputs(seed), seed=seed).verdict is not Verdict.FAIL

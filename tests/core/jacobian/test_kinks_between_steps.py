@@ -42,7 +42,7 @@ def network(seed, factor, layers, *, scalar):
     return ByHand(f, vjp=vjp), (x, *matrices)
 
 
-@over_seeds(10, always=6)
+@over_seeds(10, always=2)
 @pytest.mark.parametrize("scalar", [True, False], ids=["a loss", "many outputs"])
 @pytest.mark.parametrize("layers", [2, 6])
 def test_a_right_rule_across_many_kinks_does_not_fail(layers, scalar, seeds):
@@ -52,7 +52,7 @@ def test_a_right_rule_across_many_kinks_does_not_fail(layers, scalar, seeds):
         assert report.verdict is not Verdict.FAIL, str(report)
 
 
-@over_seeds(10)
+@over_seeds(10, always=1)
 @pytest.mark.parametrize("factor", [1.03, -1.0])
 @pytest.mark.parametrize("scalar", [True, False], ids=["a loss", "many outputs"])
 @pytest.mark.parametrize("layers", [2, 6])

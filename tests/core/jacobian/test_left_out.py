@@ -86,7 +86,7 @@ def test_a_right_rule_passes_with_a_note(name, mode):
     case = CASES[name]
     rule = ByHand(case.f, vjp=case.vjp)
 
-    for seed in SEEDS if mode == "projected" else FEW:
+    for seed in SEEDS[:4] if mode == "projected" else FEW[:1]:
         report = examine(rule, case.x, mode=mode, seed=seed)
 
         assert report.verdict is Verdict.PASS, str(report)
@@ -105,7 +105,7 @@ def test_a_mistake_at_the_finite_outputs_fails(name, mode, mistake):
     case = CASES[name]
     rule = ByHand(case.f, vjp=lambda x, w: MISTAKES[mistake](case.vjp(x, w)))
 
-    seeds = SEEDS if mistake == "one sign" and mode == "projected" else FEW
+    seeds = SEEDS[:5] if mistake == "one sign" and mode == "projected" else FEW[:1]
     reports = [examine(rule, case.x, mode=mode, seed=seed, blame=False) for seed in seeds]
 
     assert [Verdict.FAIL] * len(reports) == [report.verdict for report in reports]
@@ -272,7 +272,7 @@ POLES = {
 """Functions that are not finite at one number, their derivatives, and the number."""
 
 
-@over_seeds(10)
+@over_seeds(10, always=1)
 @pytest.mark.parametrize("name", POLES)
 @pytest.mark.parametrize("mode", ["full", "projected", "F"])
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

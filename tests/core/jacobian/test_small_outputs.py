@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from scenarios import over_seeds, seeds
+from scenarios import long, over_seeds, seeds
 
 from adjudge import ByHand, Verdict, examine
 
@@ -135,8 +135,8 @@ def judged(function, factor, dtype, modes, mode, seed):
 @variants
 @pytest.mark.parametrize("factor", FACTORS)
 def test_small_outputs_that_are_wrong_fail(function, dtype, modes, mode, factor):
-    # ten seeds of the wrong sign
-    for seed in SEEDS if factor == -1.0 and dtype is np.float64 and modes == "R" else SEEDS[3:4]:
+    # two seeds of the wrong sign
+    for seed in SEEDS[2:4] if factor == -1.0 and modes == "R" else SEEDS[3:4]:
         report = judged(function, factor, dtype, modes, mode, seed)
 
         assert report.verdict is Verdict.FAIL, seed
@@ -310,12 +310,21 @@ def transform(value, slope, factors):
     return ByHand(f, vjp=lambda x, w: slope(x) * (matrix.T @ w))
 
 
-@pytest.mark.parametrize("mode", ["full", "projected"])
-@pytest.mark.parametrize("x", [np.ones(16), np.cos(np.arange(16) * np.pi / 8), np.arange(16.0)])
+@pytest.mark.parametrize(
+    ("x", "mode"),
+    [
+        (np.ones(16), "full"),
+        (np.ones(16), "projected"),
+        (np.cos(np.arange(16) * np.pi / 8), "projected"),
+        (np.arange(16.0), "projected"),
+        long(np.cos(np.arange(16) * np.pi / 8), "full"),
+        long(np.arange(16.0), "full"),
+    ],
+)
 def test_outputs_in_which_terms_cancel_do_not_fail(x, mode):
     wrong = np.where(np.arange(32) == 20, 1.01, 1.0)
     for value, slope in ((np.copy, np.ones_like), (np.square, lambda x: 2 * x), (np.exp, np.exp)):
-        for seed in SEEDS[:3] if mode == "projected" else SEEDS[:1]:
+        for seed in SEEDS[:2] if mode == "projected" else SEEDS[:1]:
             right = transform(value, slope, np.ones(32))
             off = transform(value, slope, wrong)
 

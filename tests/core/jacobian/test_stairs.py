@@ -55,8 +55,8 @@ def points(f, low, high, size):
 @pytest.mark.parametrize("name", STAIRS)
 def test_zero_passes_on_a_staircase_and_a_straight_through_gradient_does_not(name, low, high, mode):
     f = STAIRS[name]
-    # some of the ten points: the cells of this table make 162 of them
-    count = 4 if mode == "projected" else 2
+    # some of the ten points: the cells of this table make 81 of them
+    count = 2 if mode == "projected" else 1
     for seed, x in enumerate(points(f, low, high, 1 + 2 * (mode == "projected"))[:count]):
         right = examine(ByHand(f, vjp=zero), x, seed=seed, mode=mode)
         wrong = examine(ByHand(f, vjp=straight_through), x, seed=seed, mode=mode)
@@ -95,15 +95,16 @@ def test_a_slope_between_jumps_is_judged_and_not_the_staircase(x, seed):
     assert staircase.verdict is Verdict.FAIL
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize(
     ("height", "low"), [(1 / 8, 900), (1 / 8, 5000), (0.05, 5000), (0.01, 100), (0.01, 5000)]
 )
-def test_stairs_that_are_low_beside_x_are_no_narrower_dtype(height, low, size):
+def test_stairs_that_are_low_beside_x_are_no_narrower_dtype(height, low, size, seeds):
     def f(x):
         return np.round(x / height) * height
 
-    for seed in SEEDS if size > 1 else SEEDS[:3]:
+    for seed in seeds if size > 1 else seeds[:2]:
         random = np.random.default_rng(seed)
         steps = random.integers(low / height, 1.8 * low / height, size)
         x = (steps + random.uniform(-0.3, 0.3, size)) * height
@@ -111,11 +112,12 @@ def test_stairs_that_are_low_beside_x_are_no_narrower_dtype(height, low, size):
             assert examine(ByHand(f, vjp=vjp), x, seed=seed).verdict is verdict, seed
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("size", [1, 4])
 @pytest.mark.parametrize("slope", [1e-8, 1e-9, 1e-10, 1e-11])
-def test_what_moves_by_units_of_rounding_is_no_staircase(slope, size):
+def test_what_moves_by_units_of_rounding_is_no_staircase(slope, size, seeds):
     """Over the shortest steps such a function stands still, and over others it moves by more."""
-    for seed in SEEDS if size > 1 else SEEDS[:3]:
+    for seed in seeds if size > 1 else seeds[:2]:
         x = np.random.default_rng(seed).uniform(-1.2, 1.2, size)
         right, flat = (
             examine(ByHand(lambda x: 1 + slope * np.sin(x), vjp=vjp), x, seed=seed)
@@ -134,7 +136,7 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(10, always=1))
 @pytest.mark.parametrize("name", ROUNDED)
 def test_a_function_that_rounds_to_float32_inside_is_no_staircase(name, seed):
     f, slope = ROUNDED[name]
@@ -181,7 +183,8 @@ def test_a_surrogate_gradient_is_declared_by_a_reference(x):
 def test_stairs_that_divide_the_steps_are_seen(size, mode):
     x = size * np.asarray([1.00137, 1.0031, 0.9973, 1.01231])
     for seed, height in enumerate([1.0, 2**-6, 1e-2, 2**-9, 1e-3, 2**-10, 2**-11, 2**-12]):
-        if height < 4e-7 * size:
+        # in full mode powers of two alone, which divide the steps exactly
+        if height < 4e-7 * size or (mode == "full" and seed % 2 == 0):
             continue
 
         def f(x, height=height):
@@ -194,7 +197,7 @@ def test_stairs_that_divide_the_steps_are_seen(size, mode):
         assert wrong.verdict is Verdict.FAIL, height
 
 
-@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("seed", seeds(10, always=1))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("height", [0.1, 0.05, 3.3])
 def test_stairs_that_are_computed_in_float32_are_stairs(height, dtype, seed):
@@ -229,7 +232,7 @@ CANCELLING = {
 }
 
 
-@over_seeds(10, always=5)
+@over_seeds(10, always=2)
 @pytest.mark.parametrize("x", [[1e-4, 2e-4, 1.5e-4], [1e-4, 2e-4, 1.5e-4, 3e-5], [3e-5, 2e-5]])
 @pytest.mark.parametrize("name", CANCELLING)
 def test_narrow_stairs_that_go_both_ways_are_rounding(name, x, seeds):
@@ -263,7 +266,7 @@ def test_entries_that_are_not_moved_alone_go_as_most_others(size, seeds):
         assert zero.verdict is Verdict.FAIL, zero
 
 
-@over_seeds(10, always=3)
+@over_seeds(10, always=1)
 @pytest.mark.parametrize("bits", [12, 16, 20])
 @pytest.mark.parametrize("size", [1, 3, 6])
 def test_narrow_stairs_of_a_quantiser_go_one_way(size, bits, seeds):

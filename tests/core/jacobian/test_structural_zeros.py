@@ -98,12 +98,13 @@ def point(shape, dtype, seed):
     return x, random.normal(size=shape).astype(dtype)
 
 
+@over_seeds(10, always=3)
 @pytest.mark.parametrize(("dtype", "mode"), [("float64", "full"), ("float32", "projected")])
 @pytest.mark.parametrize("name", INVARIANT)
-def test_what_rounding_leaves_of_zero_passes(name, mode, dtype):
+def test_what_rounding_leaves_of_zero_passes(name, mode, dtype, seeds):
     rule, shape = with_bias(name)
 
-    for seed in SEEDS if mode == "projected" else FEW:
+    for seed in seeds if mode == "projected" else seeds[:1]:
         report = examine(rule, point(shape, dtype, seed), mode=mode, seed=seed)
 
         assert report.verdict is Verdict.PASS, report
