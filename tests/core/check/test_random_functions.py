@@ -57,7 +57,7 @@ def multiplied(draw, factor=1.0, again=False):
 @pytest.mark.parametrize(("mode", "x"), [("full", X[:6]), ("projected", X)])
 @pytest.mark.parametrize("draw", SOURCES)
 def test_a_right_rule_passes_with_a_note_and_a_wrong_one_fails(draw, mode, x):
-    for seed in SEEDS if mode == "projected" else SEEDS[:3]:
+    for seed in SEEDS[:4] if mode == "projected" else SEEDS[:1]:
         np.random.seed(seed)  # noqa: NPY002
         random.seed(seed)
         before = states()
@@ -376,7 +376,7 @@ def stochastic_depth(factor, draw):
     return ByHand(pullback=pullback)
 
 
-@over_seeds(30, always=10)
+@over_seeds(30, always=4)
 def test_numbers_that_switch_an_input_off_are_drawn_anew(seeds):
     """The factor 1 / 0.7 is missing in the gradient, which is zero without the branch."""
     inputs = (X, np.linspace(0.5, 1.5, X.size))
@@ -514,7 +514,7 @@ def permutation(_, factor):
     return ByHand(pullback=pullback)
 
 
-@over_seeds(30, always=10)
+@over_seeds(30, always=3)
 @pytest.mark.parametrize("factor", [1.001, 2.0])
 @pytest.mark.parametrize("kind", [two_branches, dropout, permutation])
 def test_what_some_random_numbers_hide_others_show(kind, factor, seeds):
