@@ -155,7 +155,7 @@ def contains(ball, truth, slack=0):
     return abs(middle - truth) <= radius + slack
 
 
-def points(*ranges, count=3, seed=0):
+def points(*ranges, count=2, seed=0):
     rng = np.random.default_rng(seed)
     return [[float(rng.uniform(*one)) for one in ranges] for _ in range(count)]
 
