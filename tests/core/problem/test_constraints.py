@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scenarios import long
 from sets import (
     SEED,
     adjoint,
@@ -242,13 +243,15 @@ def resolved(case, error):
 
 
 HARDEST = ("one part in a million", "one entry", "zero")
-"""What the further points of a set are tried with in turn; its first point has every error."""
+"""What the further points of a set are tried with in turn; its first point has all of them, and
+with `--long` every error.
+"""
 
 
 @pytest.mark.parametrize(
     ("name", "k", "error"),
     [
-        (*case, error)
+        (*case, error) if error in HARDEST or case[0] == "symmetric" else long(*case, error)
         for case in CASES
         for error in (HARDEST[case[1] % 3 :][:1] if case[1] else ERRORS)
         if resolved(case, error)
@@ -286,7 +289,9 @@ def test_a_transposed_gradient_fails_where_the_transpose_is_along_the_set():
     assert examine(rule, h, directions="symmetric", seed=SEED).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize(("name", "k"), [c for c in CASES if c[0] != "sorted"])
+@pytest.mark.parametrize(
+    ("name", "k"), [long(*c) if c[1] else c for c in CASES if c[0] != "sorted"]
+)
 def test_the_message_of_one_wrong_entry_names_it(name, k):
     x = POINTS[name][k]
     rule, _ = wave(lambda x, g: g + spike(g))

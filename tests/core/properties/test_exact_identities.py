@@ -395,7 +395,7 @@ def test_an_ill_conditioned_linear_function_is_no_false_alarm(n):
         ]
         for vjp in rules:
             rule = ByHand(lambda b, matrix=matrix: np.linalg.solve(matrix, b), vjp=vjp)
-            for seed in range(5):
+            for seed in range(2):
                 report = examine(rule, X[:n], modes=["R"], seed=seed, mode="projected")
                 affine = [f for f in report.findings if isinstance(f.detail, AffineOff)]
                 assert [] == affine, (seed, str(report))

@@ -87,7 +87,7 @@ def test_another_order_of_additions_in_the_backward_is_noted_with_its_spread(dty
 def test_with_the_tolerance_that_is_named_the_check_passes_and_the_spread_is_a_note(dtype):
     allowed = tolerance(examine(gathered(1, jitter=MORE), at(dtype), seed=0))
 
-    for seed in range(2, 12):
+    for seed in range(2, 6):
         rule = gathered(seed, jitter=MORE / 4)
         report = examine(rule, at(dtype), seed=seed, nondet_tol=allowed)
 
