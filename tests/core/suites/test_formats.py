@@ -82,7 +82,7 @@ def violations(element):
         yield f"{element.tag} holds text"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(RUNS, st.lists(TEXT, max_size=2), st.booleans(), SECONDS)
 def test_junit_is_what_the_schema_allows(results, skipped, excused, seconds):
     known = {one.name: "for a reason" for one in results[:1]} if excused else {}

@@ -111,7 +111,7 @@ def test_a_wrong_rule_is_found_and_no_right_one(engine, seed):
 
 def test_calls_are_drawn_among_all_and_not_those_after_a_pause_alone(engine):
     with watching(engine) as watch:
-        engine.loop(5000, {"rule": "after the pause"}, {"rule": "second"})
+        engine.loop(2500, {"rule": "after the pause"}, {"rule": "second"})
 
     first, second = (rule.judged for rule in watch.report.rules)
     assert min(first, second) > 0.25 * (first + second)
@@ -141,7 +141,7 @@ def test_a_call_that_takes_longer_is_given_up_and_tried_with_more_time(engine):
 
 def test_time_is_saved_for_a_call_that_was_given_up(engine):
     with watching(engine) as watch:
-        engine.loop(5000, {"rule": "quick"}, {"rule": "slow", "cost": 0.01})
+        engine.loop(3000, {"rule": "quick"}, {"rule": "slow", "cost": 0.01})
 
     assert [rule.judged > 0 for rule in watch.report.rules] == [True, True]
 
