@@ -31,6 +31,20 @@ def milliseconds(monkeypatch):
     monkeypatch.setattr(adjudge, "spotcheck", partial(adjudge.spotcheck, clock=clock))
 
 
+@pytest.fixture(autouse=True)
+def fewer_examples():
+    """Of Hypothesis for the pages that leave their number open: what is found comes early."""
+    if importlib.util.find_spec("hypothesis") is None:
+        yield
+        return
+    settings = importlib.import_module("hypothesis").settings
+    before = settings.get_current_profile_name()
+    settings.register_profile("fewer examples", max_examples=20)
+    settings.load_profile("fewer examples")
+    yield
+    settings.load_profile(before)
+
+
 @pytest.mark.parametrize("page", RUN_HERE)
 def test_the_examples_print_what_the_page_shows(page):
     for module in OPTIONAL:
