@@ -7,6 +7,7 @@ NumPy twins run everywhere.
 import array_api_compat.numpy
 import numpy as np
 import pytest
+from scenarios import long
 
 import adjudge
 from adjudge import Status, Verdict
@@ -103,7 +104,8 @@ def single_inputs(example):
     return tuple(array.astype(np.float32) for array in example.inputs(np))
 
 
-@pytest.mark.parametrize("name", ["right", "factor", "race"])
+# in double precision the race is caught in every run
+@pytest.mark.parametrize("name", ["right", "factor", long("race")])
 def test_kernels_of_float32_alone_are_judged_as_they_are(example, on_host, name):
     # handed float64 in the search for a twin in double, such a kernel reads bits of something else
     variant = example.NAMES.index(name)
