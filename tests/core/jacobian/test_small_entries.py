@@ -155,16 +155,17 @@ def test_long_steps_across_kinks_make_no_right_rule_wrong(name, count):
             vjp=lambda x, w: w * np.append(factor * slope(x[:-1]), 2 * x[-1]),
         )
 
-    wrong = []
+    # over steps of which both ends lie behind a kink of `abs` the mean derivative is zero
+    wrong, enough = [], 5 if name == "relu" else 1
     for seed in range(20):
         random = np.random.default_rng(seed)
         x = np.append(1 + 0.02 * random.normal(size=count), 1e6 * random.uniform(0.9, 1.1))
         if seed < 6:
             assert examine(rule(1.0), x, seed=seed, blame=False).verdict is Verdict.PASS
-        wrong.append(examine(rule(-1.0), x, seed=seed, blame=False).verdict)
+        if wrong.count(Verdict.FAIL) < enough:
+            wrong.append(examine(rule(-1.0), x, seed=seed, blame=False).verdict)
 
-    # over steps of which both ends lie behind a kink of `abs` the mean derivative is zero
-    assert wrong.count(Verdict.FAIL) >= (5 if name == "relu" else 1)
+    assert wrong.count(Verdict.FAIL) == enough
 
 
 def test_a_tail_of_softmax_takes_no_ladder():
