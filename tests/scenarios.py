@@ -43,14 +43,14 @@ def long(*values: Any, name: str | None = None) -> Any:
     return pytest.param(*values, id=name, marks=pytest.mark.long)
 
 
-def seeds(count: int, always: int = 2) -> list[Any]:
-    """Seeds for a parametrised test, of which only the first are in every run."""
+def seeds(count: int, always: int = 1) -> list[Any]:
+    """Seeds for a parametrised test, of which only the first is in every run, or some more."""
     return [*range(always), *(long(seed) for seed in range(always, count))]
 
 
-def over_seeds(count: int, always: int = 2) -> pytest.MarkDecorator:
-    """The argument `seeds` of a test that goes through them itself: the first of them, and with
-    `pytest --long` all others.
+def over_seeds(count: int, always: int = 1) -> pytest.MarkDecorator:
+    """The argument `seeds` of a test that goes through them itself: the first of them or some more,
+    and with `pytest --long` all others.
     """
     first = pytest.param(range(always), id="first seeds")
     others = long(range(always, count), name="other seeds")

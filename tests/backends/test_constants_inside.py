@@ -64,7 +64,7 @@ SHAPES = {"a loss of labels": (3, 3), "a causal mask": (3, 3)}
 JAX = ["a unit matrix", long("a mask"), "numbers", long("a range"), "a compiled range"]
 
 
-@over_seeds(2, always=1)
+@over_seeds(2)
 @cells("name", torch=[name for name in CONSTANTS if name != "a compiled range"], jax=JAX)
 def test_a_constant_is_no_rounding(adjudge_backend, spoiled, name, seeds):
     """Each of these was judged to the digits of float32, so that an error of 1e-8 passed as

@@ -305,7 +305,7 @@ def test_the_worst_that_roundings_can_do_hides_no_error_of_a_narrow_dtype(dtype,
 
 
 @pytest.mark.backend("jax")
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("x", [[0.3, -1.1, 2.4, 0.9], [1, 2, 3.5], [0.7, -1.3, 2.1, 0.4, 0.05]])
 def test_a_value_that_is_zero_to_rounding_is_another_zero_under_reverse_mode(x, seeds):
     """JAX adds in another order under `jax.vjp` than outside of it, and in another one compiled."""

@@ -156,7 +156,7 @@ def test_so_it_is_in_forward_mode(function, factor, verdict):
     assert report.modes == {"R": verdict, "F": verdict}, str(report)
 
 
-@over_seeds(2, always=1)
+@over_seeds(2)
 def test_it_does_not_depend_on_what_is_drawn(seeds):
     for seed in seeds:
         right = judged(small_part, 1.0, seed)
@@ -258,7 +258,7 @@ def of_scan(f, x, k):
     return jax.lax.scan(lambda carry, row: (carry, f(*row)), 0, (x, k))[1]
 
 
-@over_seeds(5, always=1)
+@over_seeds(5)
 @pytest.mark.parametrize(
     ("inside", "kind", "dtype", "cast"),
     [

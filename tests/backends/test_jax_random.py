@@ -40,7 +40,7 @@ def test_second_derivatives_of_implicit_samples_are_left_open(x):
     assert Status.DRAWS_RANDOM in {one.status for one in report.findings if not one.note}
 
 
-@pytest.mark.parametrize("seed", seeds(2, always=1))
+@pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize(
     "sampler",
     [
@@ -62,7 +62,7 @@ def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(sampler, 
     assert adjudge.examine(f, x, seed=seed, **QUICK).verdict is Verdict.FAIL
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize(
     ("modes", "factor"),
     [(["R", "RR"], 1.0), (["R", "RR"], 1.01), (["F", "FF"], 1.0), (["R", "FR"], 1.0)],

@@ -131,7 +131,7 @@ def point(dtype, *shape):
     return torch.randn(*(shape or (2, 12)), generator=generator).to(dtype).requires_grad_()
 
 
-@over_seeds(5, always=1)
+@over_seeds(5)
 @pytest.mark.parametrize(
     ("dtype", "fixed", "name"),
     [
@@ -237,7 +237,7 @@ def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
             ), seed
 
 
-@over_seeds(2, always=1)
+@over_seeds(2)
 @pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name, seeds):
     """A compiled kernel, which cannot be replayed and whose differences could not see a missing
@@ -262,7 +262,7 @@ def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name, seeds):
         )
 
 
-@over_seeds(3, always=1)
+@over_seeds(3)
 @pytest.mark.parametrize("name", ["rms norm", "layer norm", "softmax", "gelu"])
 def test_a_missing_term_fails_at_every_seed_in_float16_alone(name, seeds):
     for seed in seeds:
@@ -274,7 +274,7 @@ def test_a_missing_term_fails_at_every_seed_in_float16_alone(name, seeds):
             )
 
 
-@over_seeds(3, always=1)
+@over_seeds(3)
 @pytest.mark.parametrize(
     ("dtype", "output"),
     [(torch.bfloat16, None), (torch.float16, torch.float32)],
@@ -397,7 +397,7 @@ def quarter_of_the_work(monkeypatch):
         monkeypatch.setattr(module, name, getattr(module, name) // 4)
 
 
-@over_seeds(2, always=1)
+@over_seeds(2)
 @pytest.mark.backend("torch")
 @pytest.mark.usefixtures("quarter_of_the_work")
 def test_one_wrong_entry_of_many_fails_by_replay_in_bfloat16_alone(seeds):
@@ -418,7 +418,7 @@ OPAQUE = {
 }
 
 
-@over_seeds(3, always=1)
+@over_seeds(3)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", OPAQUE)
 def test_kinks_and_curvature_within_a_block_are_no_error(name, seeds):
@@ -431,7 +431,7 @@ def test_kinks_and_curvature_within_a_block_are_no_error(name, seeds):
             assert report.verdict is not Verdict.FAIL
 
 
-@over_seeds(3, always=1)
+@over_seeds(3)
 @pytest.mark.backend("torch")
 @pytest.mark.usefixtures("quarter_of_the_work")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

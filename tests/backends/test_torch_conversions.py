@@ -233,7 +233,7 @@ def test_an_error_far_below_what_float32_resolves_shows_past_it(rule, function, 
         assert judged(1 + 1e-5, 0, reference="exact").verdict is Verdict.FAIL
 
 
-@over_seeds(2, always=1)
+@over_seeds(2)
 def test_a_second_derivative_past_float32_is_seen_too(rule, seeds):
     def direction(x):
         return torch.sgn(torch.log(x.abs() + 1).to(torch.complex64) + 0.7) * f(x)

@@ -52,7 +52,7 @@ def test_a_right_rule_passes_at_every_seed(name, seeds):
     assert Counter({Verdict.PASS: len(seeds)}) == verdicts(make(1.0), x, seeds)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("slope", [1.2, 0.5, -1.0])
 @pytest.mark.parametrize("name", CASES)
 def test_a_wrong_slope_passes_at_no_seed(name, slope, seeds):
@@ -142,7 +142,7 @@ def at_kink_and_one(n, seed):
     return x
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("c", [1.0, 0.1, 0.01])
 @pytest.mark.parametrize("n", [8, 40, 1000])
 def test_a_kink_in_one_entry_hides_no_mistake_in_another(n, c, seeds):
@@ -187,7 +187,7 @@ def clipped_in_single(dtype, factor):
     return ByHand(f, vjp=vjp)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rounding_hides_no_kink_over_the_steps_of_a_ladder(dtype, seeds):
     for seed in seeds:
@@ -199,7 +199,7 @@ def test_rounding_hides_no_kink_over_the_steps_of_a_ladder(dtype, seeds):
         assert wrong.verdict is Verdict.FAIL
 
 
-@over_seeds(5, always=1)
+@over_seeds(5)
 def test_a_right_slope_of_one_of_many_terms_lies_within_the_rounding_of_their_sum(seeds):
     weights = np.random.default_rng(7).normal(size=(20, 2)) + 2
 
@@ -216,7 +216,7 @@ def test_a_right_slope_of_one_of_many_terms_lies_within_the_rounding_of_their_su
         assert examine(ByHand(f, vjp=vjp), x, seed=seed).verdict is Verdict.PASS
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("offset", [1e6, 1e8, 1e9])
 def test_an_offset_makes_no_right_rule_wrong_at_a_kink(offset, seeds):
     def relu(factor):
@@ -246,7 +246,7 @@ def huber(error):
     return ByHand(f, vjp=lambda x, w: w * np.where(np.abs(x) < 1, (1 + error) * x, np.sign(x)))
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("make", [soft_threshold, huber])
 @pytest.mark.parametrize("large", [1e4, 1e6, 1e8])
 def test_a_step_between_the_branches_of_a_rule_is_not_its_rounding(make, large, seeds):

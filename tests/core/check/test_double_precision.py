@@ -177,7 +177,7 @@ CANCELLING = {
 """Functions of small numbers, and their derivatives, which a narrow dtype rounds alike near x."""
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize(("dtype", "least"), [("float32", 1e-4), ("float16", 1e-2)])
 @pytest.mark.parametrize("name", CANCELLING)
 def test_a_rule_that_loses_its_digits_alike_around_x_is_right(name, dtype, least, seeds):

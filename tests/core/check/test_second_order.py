@@ -151,7 +151,7 @@ def summed(f, of):
     return (lambda x: np.sum(f(x))) if of == "loss" else f
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("name", AT_ONE_COTANGENT)
 @pytest.mark.parametrize("of", ["loss", "entries"])
 def test_a_second_derivative_follows_the_cotangent_of_the_first(name, of, seeds):
@@ -334,7 +334,7 @@ def test_a_wrong_third_derivative_fails_in_the_third_order_alone():
     assert {"R": Verdict.PASS, "RR": Verdict.PASS, "RRR": Verdict.FAIL} == dict(report.modes)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("scale", [1e3, 1e5, 1e8])
 @pytest.mark.parametrize("wrong", [(2, 0.0), (2, 1.1), (1, 1.1)])
 @pytest.mark.parametrize("by", ["hess", "hessp"])
@@ -374,7 +374,7 @@ def double_vjp_of_swish(x, w, u, *, narrow):
     return w * u * s * (1 - s) * (2 + x * last), slope_of_swish(x) * u
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("shape", [(2,), (6,), (3, 4)])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("draw", [3, 5])

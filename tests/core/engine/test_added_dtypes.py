@@ -34,7 +34,7 @@ def by_hand(name, factor):
     )
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", NARROW)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_narrow_array_is_judged_by_its_formula_in_float64(name, dtype, seeds):

@@ -47,7 +47,7 @@ def rule(name, factor=1.0):
     return ByHand(f, vjp=lambda x, w: w * slope(x) * factor)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("at", POINTS)
 @pytest.mark.parametrize("name", RULES)
@@ -183,7 +183,7 @@ def with_wrong_entry(name, at, entry):
     return ByHand(f, vjp=vjp), np.array([*POINTS[at], 0.7, 1.3, 2.9])
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("at", POINTS)
 @pytest.mark.parametrize("name", ["(1 - cos x) / x^2", "(sqrt(1 + x) - 1) / x"])
 def test_a_wrong_entry_beside_one_that_cancels_is_the_one_that_is_named(name, at, seeds):
@@ -285,7 +285,7 @@ def energy(size, error):
     return ByHand(f, vjp=vjp), (random.normal(size=size),)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize(
     ("made", "size", "mode"),
     [
@@ -330,7 +330,7 @@ CAST = {
 }
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("bits", [8, 11, 53])
 @pytest.mark.parametrize("name", CAST)
 def test_a_gradient_in_sixteen_bits_is_no_rounding_of_double_precision(name, bits, seeds):

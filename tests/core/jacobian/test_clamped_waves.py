@@ -47,7 +47,7 @@ def drawn(seed, size, dtype=np.float64):
     return (size * (1 + np.random.default_rng(seed).random(6))).astype(dtype)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("size", [1e3, 3e4])
 @pytest.mark.parametrize("name", CLAMPS)
 def test_the_dead_sides_of_fast_functions_are_no_rounding(name, size, seeds):
@@ -62,7 +62,7 @@ def test_the_dead_sides_of_fast_functions_are_no_rounding(name, size, seeds):
             assert wrong.verdict is Verdict.FAIL or (size > 1e3 and not wrong), str(wrong)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("name", CLAMPS)
 def test_the_same_in_single_precision(name, seeds):
     for seed in seeds:

@@ -31,7 +31,7 @@ def features(name, factor):
     return ByHand(f, vjp=vjp)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("name", SLOW)
 @pytest.mark.parametrize("factor", [1, 2, 0, -1])
 def test_steps_across_several_periods_call_no_right_rule_wrong(name, factor, seeds):

@@ -222,7 +222,7 @@ def scaled_at(name, mistake=lambda g: g, other=1.0):
     return ByHand(lambda x, a: a * phi((x - offset) / width), vjp=vjp), inputs
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("name", OFFSETS)
 def test_a_factor_that_moves_hides_no_mistake_in_a_fast_function(name, mistake, seeds):

@@ -52,7 +52,7 @@ def test_a_right_rule_across_many_kinks_does_not_fail(layers, scalar, seeds):
         assert report.verdict is not Verdict.FAIL, str(report)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("factor", [1.03, -1.0])
 @pytest.mark.parametrize("scalar", [True, False], ids=["a loss", "many outputs"])
 @pytest.mark.parametrize("layers", [2, 6])

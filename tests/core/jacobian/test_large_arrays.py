@@ -91,7 +91,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", WRONG)
 def test_a_planted_error_fails(name, seed):
     report = examine(ByHand(forward, vjp=WRONG[name]), point(seed), seed=seed)

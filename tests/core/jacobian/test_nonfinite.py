@@ -185,7 +185,7 @@ def root(name, factor=1.0, entry=4, *, guarded=False):
     return ByHand(f, vjp=vjp)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("guarded", [False, True])
@@ -224,7 +224,7 @@ def test_outputs_beside_a_vertical_tangent_in_the_same_entry_are_judged(factor, 
         assert report.verdict is Verdict.FAIL, str(report)
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["auto", "full", "projected"])
 @pytest.mark.parametrize("rule", ["vjp", "jvp"])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

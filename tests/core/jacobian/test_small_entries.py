@@ -99,7 +99,7 @@ def test_a_zero_that_has_no_small_ones_beside_it_is_compared_as_well(part, mode,
         assert wrong.verdict is Verdict.FAIL
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("order", ["01234", "30124", "03421", "42103", "24310"])
 @pytest.mark.parametrize("part", [1e-7, 1e-8, 1e-9])
 def test_such_a_zero_is_compared_in_whatever_order_terms_are_added(part, order, seeds):
@@ -191,7 +191,7 @@ def test_a_tail_of_softmax_takes_no_ladder():
 DECADES = np.asarray([2e6, 3.0, 1e-2, 1e-3, 1e-4])
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("entry", range(5))
 def test_an_entry_that_is_small_among_those_that_were_taken_out_is_taken_out_once_more(
     entry, seeds

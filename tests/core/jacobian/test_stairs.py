@@ -136,7 +136,7 @@ ROUNDED = {
 }
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", ROUNDED)
 def test_a_function_that_rounds_to_float32_inside_is_no_staircase(name, seed):
     f, slope = ROUNDED[name]
@@ -197,7 +197,7 @@ def test_stairs_that_divide_the_steps_are_seen(size, mode):
         assert wrong.verdict is Verdict.FAIL, height
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("height", [0.1, 0.05, 3.3])
 def test_stairs_that_are_computed_in_float32_are_stairs(height, dtype, seed):
@@ -266,7 +266,7 @@ def test_entries_that_are_not_moved_alone_go_as_most_others(size, seeds):
         assert zero.verdict is Verdict.FAIL, zero
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("bits", [12, 16, 20])
 @pytest.mark.parametrize("size", [1, 3, 6])
 def test_narrow_stairs_of_a_quantiser_go_one_way(size, bits, seeds):

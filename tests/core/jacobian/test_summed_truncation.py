@@ -156,7 +156,7 @@ def test_an_error_that_the_sum_shows_and_the_noise_of_single_outputs_hides(seed)
     assert examine(ByHand(forward, vjp=wrong), x, seed=seed, blame=False).verdict is Verdict.FAIL
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("outputs", [8, 16, 60])
 def test_a_sum_that_its_outputs_exclude_lies_between_the_two(outputs, seeds):
     """Of what is rounded at the size of 3e9 two decades of steps see stairs, and each ladder finds

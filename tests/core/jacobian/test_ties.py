@@ -515,7 +515,7 @@ FORWARD = {
 }
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FORWARD)
 def test_forward_mode_is_held_to_the_same(name, mode, seeds):
@@ -629,7 +629,7 @@ def whole_numbers(seed):
     return np.random.default_rng(seed).integers(0, 3, (4, 12)).astype(float)
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("name", STATISTICS)
 def test_right_order_statistics_of_whole_numbers_fail_at_no_seed(name, seed):
     report = examine(STATISTICS[name], whole_numbers(seed), modes=["R"], seed=seed)
@@ -695,7 +695,7 @@ def too_much_of_ties(x, w):
     return np.where(x == np.sort(x, axis=-1)[:, 2:3], 1.5 * g, g)
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize("vjp", [all_that_are_kept, too_much_of_ties])
 def test_wrong_order_statistics_of_whole_numbers_fail_at_every_seed(vjp, seed):
     rule = ByHand(lambda x: np.sort(x, axis=-1) @ TRIMMED, vjp=vjp)
@@ -703,7 +703,7 @@ def test_wrong_order_statistics_of_whole_numbers_fail_at_every_seed(vjp, seed):
     assert examine(rule, whole_numbers(seed), modes=["R"], seed=seed).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     ("at_zero", "verdict"),
     [(0.0, Verdict.PASS), (0.5, Verdict.PASS), (-20.0, Verdict.FAIL), (30.0, Verdict.FAIL)],
@@ -764,7 +764,7 @@ BY_ZEROS = {
 }
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("factor", BY_ZEROS)
 @pytest.mark.parametrize("name", KINKED)
@@ -801,7 +801,7 @@ LOST_TO_ROUNDING = {
 }
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("name", LOST_TO_ROUNDING)
 @pytest.mark.parametrize("size", [2, 8])
 def test_equal_entries_at_which_f_is_zero_by_rounding_are_no_ties(name, size, seeds):

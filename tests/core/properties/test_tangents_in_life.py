@@ -39,7 +39,7 @@ WRONG = {
 }
 
 
-@over_seeds(10, always=1)
+@over_seeds(10)
 @pytest.mark.parametrize("mode", ["auto", "full", "projected"])
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.parametrize("name", WRONG)

@@ -63,7 +63,7 @@ def test_one_wrong_entry_of_an_elementwise_function_takes_few_vjps(n):
 
 @pytest.mark.parametrize("k", [2, 3, 8])
 @pytest.mark.parametrize("n", [100, 1_000, 20_000])
-@pytest.mark.parametrize("seed", seeds(3, always=1))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_several_wrong_entries_are_all_named(n, k, seed):
     wrong = np.random.default_rng([n, k, seed]).choice(n, k, replace=False)
 
@@ -177,7 +177,7 @@ def test_where_all_is_wrong_the_search_ends_early_and_says_so(vjp, n):
     assert report.counts["evaluations"] <= 72
 
 
-@pytest.mark.parametrize("seed", seeds(10, always=1))
+@pytest.mark.parametrize("seed", seeds(10))
 @pytest.mark.parametrize(
     "spoil",
     [
