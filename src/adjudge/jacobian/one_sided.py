@@ -80,7 +80,15 @@ from adjudge.findings import Entry, Method, Scheme, along_random
 from adjudge.floats import Vector
 from adjudge.jacobian.comparison import Tally
 from adjudge.jacobian.table import Table
-from adjudge.problem import Purpose, Reverse, Stream, evaluate, generator, random_entries
+from adjudge.problem import (
+    DOUBLE,
+    Purpose,
+    Reverse,
+    Stream,
+    evaluate,
+    generator,
+    random_entries,
+)
 
 EVALUATIONS = 4
 """The evaluations for the slopes along one tangent."""
@@ -623,8 +631,12 @@ class _Search:
             if there is None or not np.all(np.isfinite(there)):
                 return
             rows.append(there * scales)
-        away = row * scales - np.array(rows)
-        apart = separating(away / np.max(np.abs(row * scales)))
+        here, beside = row * scales, np.array(rows)
+        size = float(np.max(np.abs(here)))
+        # what is left of the row beside those has no digit, as where a kernel reads other memory
+        if not size > DOUBLE * float(np.max(np.abs(beside))):
+            return
+        apart = separating((here - beside) / size)
         if apart is None:
             return
         slopes = self._slopes(apart / np.max(np.abs(apart)) * scales)

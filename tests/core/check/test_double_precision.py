@@ -472,3 +472,38 @@ def test_attention_whose_weights_are_one_to_rounding_loses_digits_that_double_sc
     for seed in seeds:
         report = examine(rule, tuple(inputs), seed=seed, blame=False)
         assert report.verdict is not Verdict.FAIL, text_of(report)
+
+
+def read(array):
+    """The memory of an array as a kernel of float32 reads it, whatever is in it."""
+    return array.ravel().view(np.float32)[: array.size].reshape(array.shape)
+
+
+def written(values, like):
+    array = np.zeros(like.size, like.dtype)
+    array.view(np.float32)[: like.size] = values.ravel()
+    return array.reshape(like.shape)
+
+
+def smoothed(x, c):
+    return written(np.sqrt(read(x) ** 2 + read(c)[:, None]), x)
+
+
+@over_seeds(10, always=4)
+@pytest.mark.parametrize("last", [False, True])
+def test_kernels_that_read_numbers_of_any_dtype_as_float32_are_judged_natively(last, seeds):
+    """Handed float64 they make numbers of 1e-310 and others of their usual size."""
+
+    def vjp(x, c, w):
+        part = read(w) / np.sqrt(read(x) ** 2 + read(c)[:, None])
+        of_c = part[:, -1] if last else part.sum(1)
+        return written(part * read(x), x), written(of_c / 2, c)
+
+    random, rule = np.random.default_rng(0), ByHand(quiet(smoothed), vjp=quiet(vjp))
+    x, c = random.normal(size=(10, 7)), random.uniform(0.5, 2, size=10)
+    for seed in seeds:
+        inputs = (x.astype(np.float32), c.astype(np.float32))
+        report = examine(rule, inputs, seed=seed, blame=False)
+
+        assert report.verdict is (Verdict.FAIL if last else Verdict.PASS), str(report)
+        assert "judged natively" in report.provenance.note

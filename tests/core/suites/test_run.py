@@ -15,7 +15,7 @@ from adjudge import ByHand, Case, InputError, Verdict, run
 from adjudge.suites import Ending, collect
 
 X = np.asarray([0.3, -1.2])
-TIMEOUT = 5
+TIMEOUT = 8
 """Seconds. With three times its load on a machine a case that ends by itself takes below 0.7."""
 SPAWN = multiprocessing.get_context("spawn")
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
