@@ -2,6 +2,7 @@
 gradients at many points.
 """
 
+import numpy as np
 import pytest
 from scenarios import long, seeds, torch_function
 
@@ -187,3 +188,29 @@ def test_a_factor_is_weighed_by_what_rounding_makes_of_all_entries_together(seed
     assert right.verdict is not FAIL, str(right)
     assert wrong.verdict is FAIL, str(wrong)
     assert "inputs[0]" in wrong.findings[0].entry, str(wrong)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_fails_beside_differences_is_not_replayed_at_many_points(seed):
+    """Each replay of a decomposition takes a third of a second, and nothing depends on them."""
+    random = np.random.default_rng(3)
+    u, v = (np.linalg.qr(random.normal(size=(5, 5)))[0] for _ in range(2))
+    x = torch.tensor(u * np.geomspace(1, 1e-2, 5) @ v.T, dtype=torch.float32)
+
+    class SingularValues(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            if x.dtype != torch.float32:
+                raise TypeError(f"no kernel for {x.dtype}")
+            ctx.save_for_backward(x)
+            return torch.linalg.svdvals(x)
+
+        @staticmethod
+        def backward(ctx, w):
+            u, _, vt = torch.linalg.svd(ctx.saved_tensors[0])
+            return (u * w) @ vt.T
+
+    report = adjudge.examine(SingularValues.apply, x, seed=seed, blame=False)
+
+    assert report.verdict is FAIL, str(report)
+    assert report.counts["vjps"] < 150

@@ -129,10 +129,11 @@ class LowPrecisionResult:
 
 
 def compare_low_precision(
-    low: Evaluator, high: Evaluator | Replayed, letter: str, seed: int
+    low: Evaluator, high: Evaluator | Replayed, letter: str, seed: int, *, many: bool = True
 ) -> LowPrecisionResult:
     """Compares the derivative of `low` in the mode `letter` with that of `high`, the same in
-    double or in exact arithmetic.
+    double or in exact arithmetic: in exact arithmetic also at the `many` points that show what is
+    too small for a few, each of which is replayed.
     """
     compared = _LowPrecision(low, high, letter, seed)
     if not isinstance(high, Replayed):
@@ -142,7 +143,7 @@ def compare_low_precision(
     steps = compared.eps <= COARSE_EPS and high.compares
     found = compared.nothing if steps else compared.judged()
     sure = found.wrong or found.different is not None
-    return found if sure else compared.beside_replay(found)
+    return found if sure or not many else compared.beside_replay(found)
 
 
 AtPoints = tuple[DerivativeAtPoints, DerivativeAtPoints | ReplayedAtPoints]
