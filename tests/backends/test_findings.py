@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from frameworks import torch
 from pages import ROOT, differences, examples, printed
+from scenarios import long
 
 from adjudge import Status, Verdict, examine
 
@@ -111,7 +112,7 @@ WRONG_IN_JAX = {
 @released("jax", "0.10.2")
 @pytest.mark.backend("jax")
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", WRONG_IN_JAX)
+@pytest.mark.parametrize("name", ["i0 at 0", long("scipy i0 at 0")])
 def test_the_modes_that_are_wrong_in_jax_fail_and_no_others(jax, double, name):
     make, x, wrong = WRONG_IN_JAX[name]
 
@@ -124,7 +125,7 @@ def test_the_modes_that_are_wrong_in_jax_fail_and_no_others(jax, double, name):
 
 @pytest.mark.backend("jax")
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("name", WRONG_IN_JAX)
+@pytest.mark.parametrize("name", ["i0 at 0", long("scipy i0 at 0")])
 def test_the_same_functions_pass_elsewhere_in_jax(jax, double, name):
     make, _, _ = WRONG_IN_JAX[name]
 

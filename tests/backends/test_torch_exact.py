@@ -432,7 +432,7 @@ class Scaled(torch.autograd.Function):
 def test_differences_of_a_function_that_leaps_by_rounding_do_not_outweigh_a_replay(name):
     f = LEAPING[name]
     right, wrong = set(), []
-    for x in torch.linspace(15.0, 18.3, 12, dtype=torch.float64):
+    for x in torch.linspace(15.0, 18.3, 6, dtype=torch.float64):
         leaf = x.reshape(1).clone().requires_grad_()
         right.add(adjudge.examine(f, (leaf,), seed=0, blame=False).verdict)
         for factor in (-1.0, 3.0):
@@ -443,7 +443,7 @@ def test_differences_of_a_function_that_leaps_by_rounding_do_not_outweigh_a_repl
 
     assert Verdict.FAIL not in right
     assert Verdict.PASS not in wrong
-    assert wrong.count(Verdict.FAIL) >= 5
+    assert wrong.count(Verdict.FAIL) >= 3
 
 
 def bisected_to(halvings):
