@@ -54,17 +54,17 @@ def numbers(count, seed, dtype):
     return (2 * torch.rand(count, generator=random) + 0.2).to(dtype)
 
 
-@pytest.mark.parametrize(
-    ("count", "dtype"),
-    [
-        (3, torch.bfloat16),
-        (40, torch.float32),
-        long(3, torch.float32),
-        long(40, torch.bfloat16),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("name", KERNELS)
+def each_in_turn():
+    """Each kernel in one dtype, and with `--long` in the other and with more and fewer numbers."""
+    both = (3, torch.bfloat16), (40, torch.float32)
+    for k, name in enumerate(KERNELS):
+        yield name, *both[k % 2]
+        yield long(name, *both[1 - k % 2])
+        yield long(name, 3, torch.float32)
+        yield long(name, 40, torch.bfloat16)
+
+
+@pytest.mark.parametrize(("name", "count", "dtype"), [*each_in_turn()], ids=str)
 def test_an_error_that_the_values_hide_is_found_and_a_right_kernel_is_right(name, count, dtype):
     f, slope = KERNELS[name]
     seed = len(name) + count
@@ -190,7 +190,7 @@ def test_a_factor_is_weighed_by_what_rounding_makes_of_all_entries_together(seed
     assert "inputs[0]" in wrong.findings[0].entry, str(wrong)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, long(2)])
 def test_what_fails_beside_differences_is_not_replayed_at_many_points(seed):
     """Each replay of a decomposition takes a third of a second, and nothing depends on them."""
     random = np.random.default_rng(3)

@@ -85,11 +85,15 @@ def judged(f, x, seed, modes=("R",)):
 IN_SIXTEEN_BITS = ("rand_like", "uniform_", "where converted")
 """A call that reads the dtype, one that writes into an array, and a conversion beside it."""
 
+AS_THESE = ("rand of its dtype", "dithered", "a relaxed Bernoulli")
+"""Functions of numbers that are drawn as those of others."""
+
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *((name, "float32") for name in TORCH),
+        *((name, "float32") for name in TORCH if name not in AS_THESE),
+        *(long(name, "float32") for name in AS_THESE),
         *((name, "bfloat16") for name in IN_SIXTEEN_BITS),
         *(long(name, "bfloat16") for name in TORCH if name not in IN_SIXTEEN_BITS),
     ],
@@ -139,7 +143,7 @@ JAX = {
 }
 
 
-LONG = ("gumbel", "a linear system", "normal", "categorical")
+LONG = ("gumbel", "a linear system", "normal", "categorical", "one number", "uniform")
 """What takes longest: other numbers are drawn alike, and go into other functions."""
 
 

@@ -43,8 +43,17 @@ def planted(adjudge_backend, with_vjp):
 # what a reference does is the core's: the slower engine sees each, and each point
 @cells(
     ("name", "point"),
-    torch=[(name, point) for name in REFERENCES for point in POINTS],
-    jax=[("mpmath", "tail"), long("mpmath", "mixed"), long("jvp", "ordinary"), ("vjp", "mixed")],
+    torch=[
+        long(name, point) if (name, point) == ("mpmath", "mixed") else (name, point)
+        for name in REFERENCES
+        for point in POINTS
+    ],
+    jax=[
+        ("vjp", "mixed"),
+        long("mpmath", "tail"),
+        long("mpmath", "mixed"),
+        long("jvp", "ordinary"),
+    ],
 )
 def test_a_right_derivative_passes_and_a_wrong_one_fails(adjudge_backend, planted, name, point):
     x, given = adjudge_backend.array(POINTS[point]), REFERENCES[name]

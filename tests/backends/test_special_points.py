@@ -156,7 +156,7 @@ def test_points_of_a_jax_array_have_its_dtype_outside_of_64_bit_mode(dtype, doub
 @pytest.mark.backend("torch")
 def test_complex_inputs_are_checked_at_special_points():
     torch = importlib.import_module("torch")
-    z = torch.tensor([0.3 + 1j, -1.2 - 0.4j, 0.8 + 0.1j], requires_grad=True)
+    z = torch.tensor([0.3 + 1j, -1.2 - 0.4j], requires_grad=True)
 
     right = examine(torch.prod, z, points="special", seed=1)
     wrong = examine(lambda z: torch.where(z == 0, z * 0, z.sin() * z / z), z, points="special")
