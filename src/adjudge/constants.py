@@ -1200,10 +1200,11 @@ LOST_GROWTH = 64.0
 at least by this factor, or to `LOST_AT_FIRST`. What is clipped is off by one part at every size.
 From one probe to the next the loss of a right matrix exponential may stay by chance, so that three
 factors of four failed it at four seeds of ten. The value is ours."""
-OTHER_SIDE = 1 / 8
-"""Rounding is above and below, and what a rule cuts off a small probe is on one side of zero. What
-is seen on the smaller side is at least this part of the larger one. With points on one side alone
-the right jvp of a group norm would fail: of twelve, 1 of 300 times by this value. It is ours."""
+SCATTERED_PART = 1 / 2
+"""What larger terms leave of a small image is another number at each point within rounding of x,
+and the right jvp of a group norm would fail without this. What a rule makes of a small probe alone
+is the same at all of them. What is seen has to differ by more than this part of the largest. The
+value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""

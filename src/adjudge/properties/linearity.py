@@ -31,9 +31,9 @@ from adjudge.constants import (
     LOST_GROWTH,
     MAP_OF_ZERO_UNITS,
     NEARER_TO_ZERO,
-    OTHER_SIDE,
     PERTURBED_PROBES,
     RUNS_APART,
+    SCATTERED_PART,
     SMALL_PROBES,
     SMALLER_PROBE_PART,
     SMALLER_PROBE_UNITS,
@@ -115,9 +115,6 @@ from adjudge.properties.purity import (
     largest_difference,
     restricted,
 )
-
-ApartAt: TypeAlias = Callable[[Problem, Vector, float], Vector]
-"""How far two images of a rule are apart at a point, for so many times what they are taken of."""
 
 RunArrays: TypeAlias = Callable[[MaybeArrays], MaybeArrays]
 """A rule as a function of arrays, one for every leaf."""
@@ -304,18 +301,17 @@ class LinearRule:
         return [replace(finding, status=status, remedy=remedy, note=True) for finding in findings]
 
     def follows(
-        self, first: Vector, image_at: Callable[[Problem, Vector, float, float], Vector]
+        self, first: Vector, image_at: Callable[[Problem, Vector, float], Vector]
     ) -> Iterator[Finding]:
         """Compares images where f is a derivative `(x, w) -> J*(x) w` at w with those at multiples
-        of w. `first` is that at w, and `image_at(problem, point, times, k)` what agrees with that
-        where w is so many times that of the point, at `k` times this w.
+        of w. `first` is that at w, and `image_at(problem, point, k)` what agrees with it at `k w`.
 
         The differences of such a function are made at the same w as its derivative. A rule that
         clips w, takes its absolute value or leaves out what is negative where it is differentiated
         again is right or wrong by the one w that was drawn, and a loss has a single number for it.
         """
         checks, problem = self.checks, self.checks.problem
-        scaled_back = partial(image_at, problem, problem.origin, 1.0)
+        scaled_back = partial(image_at, problem, problem.origin)
         large = self._factor(problem.origin[directions(problem)], first)
         factors = [-large, -SMALL_PROBES] if self.may_be_small(first) else [-large]
         for factor in factors:
@@ -333,13 +329,13 @@ class LinearRule:
                 found = self._unlike_at_multiple(first, scaled_back(narrow), narrow)
             elif factor == -large:
                 found = self._unless_rounded(found, first, image, large, scaled_back)
-            elif found:
+            else:
 
-                def apart_at(there: Problem, point: Vector, times: float) -> Vector:
-                    small = image_at(there, point, times, -SMALL_PROBES)
-                    return small - image_at(there, point, times, 1.0)
+                def apart_at(there: Problem, point: Vector) -> Vector:
+                    return image_at(there, point, -SMALL_PROBES) - image_at(there, point, 1.0)
 
-                found = self._unless_scattered(found, (image, first), apart_at)
+                at = [(each, _entry_of(each, (image, first))) for each in found]
+                found = [self._unless_left(each, k, first, factor, apart_at) for each, k in at]
             if found:
                 yield from found
                 return
@@ -419,10 +415,6 @@ class LinearRule:
     ) -> Iterator[Finding]:
         """Compares the image of a small multiple of a probe with `one`, that of the probe itself,
         where its dtype has room for it. `apply` gives the image.
-
-        What the rule adds to the image and takes away again leaves the rounding of its own size,
-        which is that of no small image: the jvp of the vjp of PyTorch's group norm does so. What is
-        cut off is the same at points nearby.
         """
         if not self.may_be_small(one):
             return
@@ -439,56 +431,48 @@ class LinearRule:
         of the probe; `both` are these two.
         """
 
-        def apart_at(problem: Problem, point: Vector, times: float) -> Vector:
-            w = times * probe
-            small = self.take_at(problem, point, factor * w) / factor
-            return small - self.take_at(problem, point, w)
+        def apart_at(problem: Problem, point: Vector) -> Vector:
+            small = self.take_at(problem, point, factor * probe) / factor
+            return small - self.take_at(problem, point, probe)
 
         differ = partial(NotHomogeneous, rule=self.rule, factor=abs(factor))
-        found = self.unlike_multiple(both, differ, Remedy.MULTIPLY_BY_PROBE)
-        yield from self._unless_scattered(found, both, apart_at)
+        for found in self.unlike_multiple(both, differ, Remedy.MULTIPLY_BY_PROBE):
+            yield self._unless_left(found, _entry_of(found, both), both[1], factor, apart_at)
 
-    def _unless_scattered(
-        self, findings: list[Finding], both: tuple[Vector, Vector], apart_at: ApartAt
-    ) -> list[Finding]:
-        """Returns the findings that a small multiple has another image, as notes where that is
-        rounding; `both` are the two images.
+    def _unless_left(
+        self,
+        found: Finding,
+        k: int,
+        first: Vector,
+        factor: float,
+        apart_at: Callable[[Problem, Vector], Vector],
+    ) -> Finding:
+        """Returns a finding of `factor` times a probe, which is small or zero, as a note where what
+        is off in entry `k` is left of larger terms. `first` is the image of the probe, and
+        `apart_at` gives what is off at a point.
 
         What a rule adds to its image and takes away again leaves the rounding of its own size,
-        which is much beside a small image: the jvp of the vjp of PyTorch's group norm does so. It
-        is as often above as below, where what is cut off or rounded down is on one side of zero.
-        The test is ours.
-        """
-        largest = float(np.max(np.abs(both[1]), initial=0.0))
-        bound = SMALLER_PROBE_UNITS * self.checks.eps_inside * largest
-        if not findings or largest_difference(*both) * SMALL_PROBES > bound:
-            return findings
-        status, remedy = Status.INACCURATE, Remedy.KEEP_SMALL_PROBE
-        return [
-            replace(found, status=status, remedy=remedy, note=True)
-            if self._on_both_sides(found, both, apart_at)
-            else found
-            for found in findings
-        ]
-
-    def _on_both_sides(
-        self, found: Finding, both: tuple[Vector, Vector], apart_at: ApartAt
-    ) -> bool:
-        """Returns whether the difference of two images in the entry that was found is positive at
-        some points within rounding of x and negative at others, by about as much.
+        which is much beside a small image: the jvp of the vjp of PyTorch's group norm does so. At
+        points within rounding of x it is another one. What the rule makes of its probe alone is the
+        same at all of them, as where that is cut off, or rounded to a multiple of something. The
+        test is ours.
         """
         problem, seed = self.checks.problem, self.checks.probes.seed
-        k, random = _entry_of(found, both), generator(seed, Stream.TERMS_OF_PROBE)
-        gaps = [0.0]
+        leaves = range(problem.primal_inputs) if problem.modes_taken else None
+        gaps: list[float] = []
         for number in range(ADJOINT_SAMPLES):
-            for point in points_within_rounding(problem, seed + number):
-                # a single spacing may be an eighth of the image
-                times = 2.0 ** random.uniform(-1, 1)
-                apart = attempt(partial(apart_at, problem, point, times))
+            for point in points_within_rounding(problem, seed + number, leaves):
+                apart = attempt(partial(apart_at, problem, point))
                 if apart is not None and np.isfinite(apart[k]):
                     gaps.append(float(apart[k]))
-        less, more = sorted([-min(gaps), max(gaps)])
-        return less >= OTHER_SIDE * more > 0
+        if len(gaps) < ADJOINT_SAMPLES:
+            return found
+        largest, size = float(np.max(np.abs(gaps))), float(np.max(np.abs(first), initial=0.0))
+        bound = SMALLER_PROBE_UNITS * self.checks.eps_inside * size
+        if largest * (abs(factor) or 1.0) > bound or np.ptp(gaps) <= SCATTERED_PART * largest:
+            return found
+        status, remedy = Status.INACCURATE, Remedy.KEEP_SMALL_PROBE
+        return replace(found, status=status, remedy=remedy, note=True)
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -524,13 +508,20 @@ class LinearRule:
             finite = bool(np.all(np.isfinite(at_zero)))
             if self.checks.problem.empty and not finite:
                 return
-            yield Finding(
+            found = Finding(
                 Status.NONLINEAR if finite else Status.NONFINITE,
                 self.mode,
                 self.image.entry(k),
                 NonzeroAtZero(float(at_zero[k]), self.rule),
                 open=not (finite or np.all(np.isfinite(first))),
             )
+            if finite:
+                # zeros themselves may not be handed on
+                def take(problem: Problem, point: Vector) -> Vector:
+                    return self.take_at(problem, point, SMALL_PROBES**2 * u)
+
+                found = self._unless_left(found, k, first, 0.0, take)
+            yield found
 
     def additive(
         self, probes: Sequence[Vector], pair: tuple[Vector, Vector], size: Vector
@@ -752,7 +743,7 @@ class LinearRule:
         self,
         found: Finding,
         both: tuple[Vector, Vector],
-        apart_at: ApartAt,
+        apart_at: Callable[[Problem, Vector, float], Vector],
     ) -> bool:
         """Returns whether two images differ in the entry that was found at other points as well, by
         as much; `apart_at` gives their difference at a point, for so many times the probe.
@@ -1018,9 +1009,9 @@ class Pullbacks:
         """
         problem = self.checks.problem
 
-        def image_at(there: Problem, point: Vector, times: float, factor: float) -> Vector:
+        def image_at(there: Problem, point: Vector, factor: float) -> Vector:
             point, scale = point.copy(), np.full(one.size, factor)
-            point[directions(problem)] *= times * factor
+            point[directions(problem)] *= factor
             scale[directions(problem)] = 1.0
             return np.asarray(self.rule.take_at(there, point, self.cotangent) / scale)
 
@@ -1321,10 +1312,10 @@ class Pushforwards:
         problem = self.checks.problem
         v, one = self.checks.images[self.rule.mode]
 
-        def image_at(there: Problem, point: Vector, times: float, factor: float) -> Vector:
+        def image_at(there: Problem, point: Vector, factor: float) -> Vector:
             point, tangent = point.copy(), v.copy()
             for moved in (point, tangent):
-                moved[directions(problem)] *= times * factor
+                moved[directions(problem)] *= factor
             return self.rule.take_at(there, point, tangent) / factor
 
         yield from self.rule.follows(one, image_at)
