@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from adjudge.engine import Array, Arrays, FlatFunction
+from adjudge.errors import Catching, Source, running
 
 CONFIG: Any = jax.config
 """JAX's settings, whose attributes are made at run time."""
@@ -101,7 +102,7 @@ def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
 
     Returns `None` where nothing is gained, since there is no control flow outside of `jit` and
     nothing that `f` itself compiles, and where a trace is not all that `f` does: it has effects, or
-    calls back into Python.
+    calls back into Python, or a custom rule in it needs numbers that `f` has computed before.
     """
     watched = CONFIG.jax_debug_nans or CONFIG.jax_debug_infs or CONFIG.jax_disable_jit
     if watched or any(isinstance(leaf, jax.core.Tracer) for leaf in x):
@@ -129,7 +130,25 @@ def recording(f: FlatFunction, x: Arrays) -> FlatFunction | None:
             for atom in jaxpr.outvars
         )
 
-    return recorded
+    return recorded if _stands_alone(recorded, jaxpr, x) else None
+
+
+def _stands_alone(recorded: FlatFunction, jaxpr: Any, x: Arrays) -> bool:
+    """Returns whether the custom rules in a recording need nothing of the trace that it was.
+
+    A rule that is written inside of the function may read what that has computed before, as those
+    of implicit functions do. In a trace this stands for no numbers, and once the trace has ended
+    the rule raises, in place of the derivative that it has outside of `jit`.
+    """
+    if not any(each.primitive.name.startswith("custom_") for each in equations_of(jaxpr)):
+        return True
+
+    # not by `jax.eval_shape`: a trace takes what belongs to another one, and an evaluation does not
+    with Catching() as caught, running(Source.DERIVATIVE):
+        outputs, pull = jax.vjp(lambda *leaves: recorded(leaves), *x)
+        pull(tuple([jnp.zeros_like(one) for one in outputs]))
+    # what else it raises is the check's to judge
+    return not isinstance(caught.error, jax.errors.UnexpectedTracerError)
 
 
 def _traced(f: FlatFunction, x: Arrays) -> Any:

@@ -179,6 +179,21 @@ def test_a_step_that_does_not_run_past_its_conversions_decides_nothing():
     assert judged(read_by_bits, -1.0, 0).verdict is not Verdict.PASS
 
 
+def test_a_call_of_python_is_not_run_past_conversions():
+    """Its results have the dtypes that it was written for, whatever it is given."""
+
+    @jax.custom_jvp
+    def called(x):
+        like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return jax.pure_callback(np.sin, like, x, vmap_method="sequential")
+
+    called.defjvp(lambda x, v: (called(*x), jnp.cos(x[0]) * v[0]))
+    report = judged(lambda f: lambda x: called(x) * wide(jnp.cos(narrow(x))), 1.0, 0)
+
+    assert report.verdict is not Verdict.FAIL, str(report)
+    assert "judged natively" in report.provenance.note
+
+
 def test_an_error_far_below_what_float32_resolves_shows_past_it():
     def normalised(f, x):
         single = f(x).astype(jnp.float32)

@@ -393,3 +393,36 @@ def test_a_function_with_effects_is_not_recorded(jax, backend, network, arrays):
     assert backend.recording(f, arrays) is None
     assert backend.recording(calls_back, arrays) is None
     assert backend.recording(as_flat(network()), arrays) is not None
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, Verdict.PASS), (1.01, Verdict.FAIL)])
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+def test_a_rule_that_reads_what_the_function_has_computed_is_judged(
+    jax, jnp, kind, factor, verdict
+):
+    """As that of an implicit function does. In a recording that stands for no numbers."""
+
+    def f(x):
+        scale = jnp.sum(jnp.asarray([0.6, 1.1])) * 2
+
+        def root(t):
+            loop = jax.lax.while_loop(
+                lambda k: k[0] < 3, lambda k: (k[0] + 1, k[1] * scale), (0, jnp.sin(t))
+            )
+            return loop[1]
+
+        def slope(t):
+            return factor * jnp.cos(t) * scale**3
+
+        if kind == "vjp":
+            solve = jax.custom_vjp(root)
+            solve.defvjp(lambda t: (root(t), t), lambda t, w: (w * slope(t),))
+        else:
+            solve = jax.custom_jvp(root)
+            solve.defjvp(lambda t, v: (root(*t), v[0] * slope(t[0])))
+        return solve(x)
+
+    modes = ["R", "F"] if kind == "jvp" else ["R"]
+    report = examine(f, jnp.asarray([0.3, 0.9]), modes=modes, seed=0)
+
+    assert report.modes == dict.fromkeys(modes, verdict), str(report)
