@@ -208,7 +208,7 @@ class LinearRule:
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
                 yield from self.layout_matters((turned, scaled), u, Layout.TURNED)
-        yield from self._not_finite(u, factor, scaled, first)
+        yield from self.not_finite(u, factor, scaled, first)
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
@@ -239,16 +239,17 @@ class LinearRule:
         if self.rule is Rule.VJP:
             yield from self.zero(u, first)
 
-    def _not_finite(
+    def not_finite(
         self, u: Vector, factor: float, scaled: Vector, first: Vector
     ) -> Iterator[Finding]:
-        """Returns the finding that the image of a large probe is not finite where `first`, that of
-        the probe itself, is.
+        """Returns the finding that the image of `factor` times a probe is not finite where `first`,
+        that of the probe itself, is.
 
-        The probe is far from where its dtype overflows. Numbers on the way that happen to be large
-        (`exp` of 350, squared) are smaller where x is nearer to zero, and what overflows there does
-        not depend on them. In narrower dtypes it is a note all the same: double precision tells.
-        Where f computes in float16 inside, the probe shows nothing.
+        A large probe is far from where its dtype overflows. Numbers on the way that happen to be
+        large (`exp` of 350, squared) are smaller where x is nearer to zero, and what overflows
+        there does not depend on them. In narrower dtypes it is a note all the same: double
+        precision tells. Nothing overflows for a small one. Where f computes in float16 inside, the
+        probe shows nothing.
         """
         lost = np.isfinite(first) & ~np.isfinite(scaled)
         if not lost.any():
@@ -259,7 +260,9 @@ class LinearRule:
         detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
         entry, remedy = self.image.entry(k), Remedy.STAY_FINITE
         narrow = self.checks.eps_inside > DOUBLE
-        note = narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
+        note = factor > 1 and (
+            narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
+        )
         yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=note)
 
     def _finite_at(self, part: float, probe: Vector) -> bool:
@@ -422,6 +425,7 @@ class LinearRule:
         self.checks.compared += one.size
         # small numbers underflow in float16
         if not (equal_entries(small, one) or self.checks.short_of_range):
+            yield from self.not_finite(probe, SMALL_PROBES, small, one)
             yield from self.unlike_small((small, one), probe, -SMALL_PROBES)
 
     def unlike_small(
@@ -989,7 +993,8 @@ class Pullbacks:
             *terms, together = [image[part] / size for image in images]
             off = np.abs(together - (one[part] - sum(terms)))
             whole = np.sum(np.abs([one[part], *terms]), axis=0)
-            if not (off <= self.checks.tolerance.identity * whole).all():
+            # infinity is no more than itself
+            if not (off <= self.checks.tolerance.identity * whole).all() or np.isinf(off).any():
                 return False
         return True
 
@@ -1030,6 +1035,10 @@ class Pullbacks:
             tolerance = replace(self.checks.tolerance, atol=atol / images.size)
             rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
         *terms, together = of = [image / images.size for image in images.of]
+        if images.size < 1 and not all(np.isfinite(image).all() for image in of):
+            for (_, w), small in zip(self._in_life(images.size), of, strict=True):
+                w = w / images.size
+                yield from rule.not_finite(w, images.size, small, rule.apply(w))
         pair, size = (together, one - sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
         # they may be large, and are made where something differs
         probes = (w / images.size for _, w in self._in_life(images.size))

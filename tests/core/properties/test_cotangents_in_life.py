@@ -472,6 +472,35 @@ def test_a_rule_that_is_wrong_for_small_cotangents_fails(name, dtype, shape, see
         assert Status.NONLINEAR in {finding.status for finding in report.findings}
 
 
+@over_seeds(10)
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("modes", ["R", "F"])
+@pytest.mark.parametrize("loss", [False, True])
+def test_a_rule_that_is_not_finite_for_small_probes_fails(loss, modes, dtype, number, seeds):
+    def spoiled(w):
+        return np.where((np.abs(w) < 1e-6) & (w != 0), number, w)
+
+    def f(x):
+        return np.sin(x).sum(keepdims=True) if loss else np.sin(x)
+
+    def jvp(x, v):
+        slopes = spoiled(v) * np.cos(x)
+        with np.errstate(invalid="ignore"):
+            return (slopes.sum(keepdims=True) if loss else slopes).astype(x.dtype)
+
+    def vjp(x, w):
+        return (spoiled(w) * np.cos(x)).astype(x.dtype)
+
+    x = at(dtype)
+    for seed in seeds:
+        rule = ByHand(f, vjp=vjp, jvp=jvp)
+        report = examine(rule, x, modes=[modes], seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL, str(report)
+        assert Status.NONLINEAR in {finding.status for finding in report.findings}
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_rule_that_writes_into_its_cotangent_is_told_that(seed):
     def vjp(x, w):
