@@ -208,7 +208,7 @@ class LinearRule:
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
                 yield from self.layout_matters((turned, scaled), u, Layout.TURNED)
-        yield from self.not_finite(u, factor, scaled, first)
+        yield from self._not_finite(u, factor, scaled, first)
         if not equal_entries(scaled, first):
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
@@ -239,17 +239,16 @@ class LinearRule:
         if self.rule is Rule.VJP:
             yield from self.zero(u, first)
 
-    def not_finite(
+    def _not_finite(
         self, u: Vector, factor: float, scaled: Vector, first: Vector
     ) -> Iterator[Finding]:
-        """Returns the finding that the image of `factor` times a probe is not finite where `first`,
-        that of the probe itself, is.
+        """Returns the finding that the image of a large probe is not finite where `first`, that of
+        the probe itself, is.
 
-        A large probe is far from where its dtype overflows. Numbers on the way that happen to be
-        large (`exp` of 350, squared) are smaller where x is nearer to zero, and what overflows
-        there does not depend on them. In narrower dtypes it is a note all the same: double
-        precision tells. Nothing overflows for a small one. Where f computes in float16 inside, the
-        probe shows nothing.
+        The probe is far from where its dtype overflows. Numbers on the way that happen to be large
+        (`exp` of 350, squared) are smaller where x is nearer to zero, and what overflows there does
+        not depend on them. In narrower dtypes it is a note all the same: double precision tells.
+        Where f computes in float16 inside, the probe shows nothing.
         """
         lost = np.isfinite(first) & ~np.isfinite(scaled)
         if not lost.any():
@@ -260,9 +259,7 @@ class LinearRule:
         detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
         entry, remedy = self.image.entry(k), Remedy.STAY_FINITE
         narrow = self.checks.eps_inside > DOUBLE
-        note = factor > 1 and (
-            narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
-        )
+        note = narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
         yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=note)
 
     def _finite_at(self, part: float, probe: Vector) -> bool:
@@ -350,6 +347,23 @@ class LinearRule:
         pair, remedy = (image, first), Remedy.FOLLOW_MULTIPLES
         return self.unlike_multiple(pair, differ, remedy)
 
+    def finite_alone(
+        self,
+        status: Status,
+        both: tuple[Vector, Vector],
+        differ: Callable[..., Unequal],
+        remedy: Advice,
+    ) -> Iterator[Finding]:
+        """Returns the finding that one of two images of the same size is finite where the other is
+        not: that is no rounding, and at other points there may be no number to compare. Where f
+        computes in float16 inside, a sum may overflow of which no term does.
+        """
+        alone = np.isfinite(both[0]) != np.isfinite(both[1])
+        if alone.any() and not self.checks.short_of_range:
+            k, others = int(np.argmax(alone)), int(alone.sum()) - 1
+            detail = differ(float(both[0][k]), float(both[1][k]), others)
+            yield Finding(status, self.mode, self.image.entry(k), detail, remedy)
+
     def layout_matters(
         self, both: tuple[Vector, Vector], probe: Vector, layout: Layout
     ) -> Iterator[Finding]:
@@ -365,8 +379,9 @@ class LinearRule:
             w = factor * probe
             return take_laid(layout, problem, point, w) - self.take_at(problem, point, w)
 
-        apart = self.equal(Status.INCONSISTENT, both, differ, Remedy.READ_STRIDES, strict=True)
-        for found in apart:
+        status, remedy = Status.INCONSISTENT, Remedy.READ_STRIDES
+        yield from self.finite_alone(status, both, differ, remedy)
+        for found in self.equal(status, both, differ, remedy, strict=True):
             if self._stay_apart(found, both, apart_at):
                 yield found
 
@@ -425,7 +440,6 @@ class LinearRule:
         self.checks.compared += one.size
         # small numbers underflow in float16
         if not (equal_entries(small, one) or self.checks.short_of_range):
-            yield from self.not_finite(probe, SMALL_PROBES, small, one)
             yield from self.unlike_small((small, one), probe, -SMALL_PROBES)
 
     def unlike_small(
@@ -440,6 +454,7 @@ class LinearRule:
             return small - self.take_at(problem, point, probe)
 
         differ = partial(NotHomogeneous, rule=self.rule, factor=abs(factor))
+        yield from self.finite_alone(Status.NONLINEAR, both, differ, Remedy.STAY_FINITE)
         for found in self.unlike_multiple(both, differ, Remedy.MULTIPLY_BY_PROBE):
             yield self._unless_left(found, _entry_of(found, both), both[1], factor, apart_at)
 
@@ -538,6 +553,8 @@ class LinearRule:
         than that of its result, so what differs has to persist with other terms, and at other
         points.
         """
+        differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
+        yield from self.finite_alone(Status.NONLINEAR, pair, differ, remedy)
         found = self.sums(probes, pair, size)
         if found and self.persists(probes[0], probes[-1]):
             yield from found
@@ -1035,14 +1052,11 @@ class Pullbacks:
             tolerance = replace(self.checks.tolerance, atol=atol / images.size)
             rule = replace(rule, checks=replace(self.checks, tolerance=tolerance))
         *terms, together = of = [image / images.size for image in images.of]
-        if images.size < 1 and not all(np.isfinite(image).all() for image in of):
-            for (_, w), small in zip(self._in_life(images.size), of, strict=True):
-                w = w / images.size
-                yield from rule.not_finite(w, images.size, small, rule.apply(w))
         pair, size = (together, one - sum(terms)), np.sum(np.abs([one, *terms]), axis=0)
         # they may be large, and are made where something differs
         probes = (w / images.size for _, w in self._in_life(images.size))
-        if not rule.sums(chain([self.cotangent], probes), pair, size):
+        numbers = all(np.isfinite(image).all() for image in of)
+        if numbers and not rule.sums(chain([self.cotangent], probes), pair, size):
             return
         if images.size < 1 and self.checks.short_of_range:
             # small numbers underflow in float16

@@ -52,6 +52,7 @@ LAYOUTS = {
     "zeros": np.zeros_like,
     "one part in a thousand": lambda w: 1.001 * w,
     "negative": np.negative,
+    "not a number": lambda w: np.full_like(w, np.nan),
 }
 
 
@@ -75,6 +76,7 @@ OTHERS = {
     "expanded along its first axis (stride 0)": (with_rows, np.zeros_like),
     "expanded along its last axis (stride 0)": (with_last, LAYOUTS["the first entry alone"]),
     "for one that is transposed": (transposed, GARBLED["in the order of memory"]),
+    "that is transposed": (transposed, LAYOUTS["not a number"]),
 }
 
 
@@ -499,6 +501,38 @@ def test_a_rule_that_is_not_finite_for_small_probes_fails(loss, modes, dtype, nu
 
         assert report.verdict is Verdict.FAIL, str(report)
         assert Status.NONLINEAR in {finding.status for finding in report.findings}
+
+
+NOT_FINITE_FOR = {
+    "entries that are zero beside others": lambda w: (w == 0).any() and w.any(),
+    "equal entries": lambda w: w.any() and np.ptp(w) == 0,
+}
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("seed", seeds(10))
+@pytest.mark.parametrize("name", NOT_FINITE_FOR)
+def test_a_rule_that_is_not_finite_for_some_cotangents_fails(name, seed, number):
+    rule = by(lambda w: np.full_like(w, number) if NOT_FINITE_FOR[name](w) else w)
+
+    report = examine(rule, at(), seed=seed, blame=False)
+
+    assert report.verdict is Verdict.FAIL, str(report)
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_derivative_that_is_infinite_is_not_finite_for_a_sum_of_cotangents(seed):
+    """As that of the root of zero, of which a cotangent of zero makes NaN."""
+    x = np.abs(at())
+    x[1, 2] = 0.0
+
+    def vjp(x, w):
+        with np.errstate(all="ignore"):
+            return w / (2 * np.sqrt(x))
+
+    report = examine(ByHand(np.sqrt, vjp=vjp), x, seed=seed)
+
+    assert report.verdict is not Verdict.FAIL, str(report)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
