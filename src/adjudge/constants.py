@@ -421,9 +421,10 @@ REFERENCE_VALUE_DISTANCES = (2.0**-12, 2.0**-10, 2.0**-9, 2.0**-8)
 these distances from x, relative to it: cancellation is scattered there. The values are ours and
 have no derivation."""
 SCATTERED_PART = 1 / 2
-"""Cancellation inside of f would make its reference another function. A gap that varies between
-points by more than this part of its mean counts as rounding. With a smaller part a function that
-differs from f by a wave would pass as rounding. The value is ours and has no derivation."""
+"""Cancellation inside of f would make its reference another function, and what larger terms leave
+of a small image would be an error of the rule. A gap that varies between points by more than this
+part of itself counts as rounding. With a smaller part a function that differs from f by a wave
+would pass as rounding. The value is ours and has no derivation."""
 
 # ---- Kinks and other points without a derivative
 
@@ -1200,11 +1201,6 @@ LOST_GROWTH = 64.0
 at least by this factor, or to `LOST_AT_FIRST`. What is clipped is off by one part at every size.
 From one probe to the next the loss of a right matrix exponential may stay by chance, so that three
 factors of four failed it at four seeds of ten. The value is ours."""
-SCATTERED_PART = 1 / 2
-"""What larger terms leave of a small image is another number at each point within rounding of x,
-and the right jvp of a group norm would fail without this. What a rule makes of a small probe alone
-is the same at all of them. What is seen has to differ by more than this part of the largest. The
-value is ours."""
 LARGE_PROBES_NARROW = 2.0**3
 """In float16 a probe that is a million times as large overflows, and shows nothing of a clip. The
 second probe is the first one times this, since float16 ends at 65504. The value is ours."""

@@ -353,12 +353,17 @@ class LinearRule:
         both: tuple[Vector, Vector],
         differ: Callable[..., Unequal],
         remedy: Advice,
+        first: Vector | None = None,
     ) -> Iterator[Finding]:
         """Returns the finding that one of two images of the same size is finite where the other is
-        not: that is no rounding, and at other points there may be no number to compare. Where f
-        computes in float16 inside, a sum may overflow of which no term does.
+        not: that is no rounding, and at other points there may be no number to compare.
+
+        Where `first`, the image of another probe, or else the second one, is not finite, the
+        derivative is infinite: a rule may make zero of no cotangent there, and infinity of any.
+        Where f computes in float16 inside, a sum may overflow of which no term does.
         """
         alone = np.isfinite(both[0]) != np.isfinite(both[1])
+        alone &= np.isfinite(both[1] if first is None else first)
         if alone.any() and not self.checks.short_of_range:
             k, others = int(np.argmax(alone)), int(alone.sum()) - 1
             detail = differ(float(both[0][k]), float(both[1][k]), others)
@@ -543,10 +548,15 @@ class LinearRule:
             yield found
 
     def additive(
-        self, probes: Sequence[Vector], pair: tuple[Vector, Vector], size: Vector
+        self,
+        probes: Sequence[Vector],
+        pair: tuple[Vector, Vector],
+        size: Vector,
+        first: Vector,
     ) -> Iterator[Finding]:
         """Compares the image of a sum of probes, which is the last of `probes`, with the sum of
-        their images; the first of `probes` is one of the terms, and `size` is that of the images.
+        their images, of which `first` is one; the first of `probes` is one of the terms, and `size`
+        is that of the images.
 
         It shows what homogeneity does not: a rule that clips or selects by the size of its probe,
         for instance. Where terms cancel inside of an ill-conditioned rule, its rounding is larger
@@ -554,7 +564,7 @@ class LinearRule:
         points.
         """
         differ, remedy = partial(NotAdditive, rule=self.rule), Remedy.APPLY_LINEAR_MAP
-        yield from self.finite_alone(Status.NONLINEAR, pair, differ, remedy)
+        yield from self.finite_alone(Status.NONLINEAR, pair, differ, remedy, first)
         found = self.sums(probes, pair, size)
         if found and self.persists(probes[0], probes[-1]):
             yield from found
@@ -1079,7 +1089,7 @@ class Pullbacks:
                     return
         *terms, together = plain
         whole = [self.cotangent, *(w / images.size for _, w in laid)]
-        yield from rule.additive(whole, (together, one - sum(terms)), size)
+        yield from rule.additive(whole, (together, one - sum(terms)), size, one)
 
     def undefined(self) -> Iterator[Finding]:
         """Checks that undefined cotangents act as zeros: all of them, and each beside zeros."""
@@ -1323,7 +1333,7 @@ class Pushforwards:
         u, v = (random_cotangent(X, checks.probes.seed, stream) for stream in streams)
         one, two, together = (rule.apply(w) for w in (u, v, u + v))
         size = np.abs(one) + np.abs(two)
-        yield from rule.additive([u, v, u + v], (together, one + two), size)
+        yield from rule.additive([u, v, u + v], (together, one + two), size, one)
         largest = float(np.max(size, initial=0.0, where=np.isfinite(size)))
         yield from rule.zero(u, one, largest)
 

@@ -245,7 +245,9 @@ def refusing(distance, change):
 @pytest.mark.parametrize("mode", ["full", "projected"])
 @pytest.mark.parametrize("change", ["raises", "shape"])
 @pytest.mark.parametrize("distance", [1e-3, 1e-6, 1e-8])
-def test_a_function_that_refuses_distant_points_is_judged_closer(distance, change, mode, seeds):
+def test_a_function_that_refuses_distant_points_is_judged_at_closer_ones(
+    distance, change, mode, seeds
+):
     rule = refusing(distance, change)
 
     for seed in seeds:
