@@ -4,7 +4,7 @@ rounding leaves of that is no derivative, and an error beside it is one all the 
 
 import numpy as np
 from frameworks import torch
-from scenarios import cells, over_seeds
+from scenarios import cells, long, over_seeds
 
 from adjudge import Verdict, examine
 
@@ -62,7 +62,7 @@ def test_what_is_left_of_terms_that_cancel_passes(adjudge_backend, spoiled, name
 
 
 @over_seeds(5)
-@cells("order", torch=[1, 2], jax=[1])
+@cells("order", torch=[1, long(2)], jax=[1])
 def test_both_modes_of_what_cancels_agree(adjudge_backend, spoiled, order, seeds):
     def f(x):
         near = x * (1 + 1e-6)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from frameworks import jax, jnp, torch
-from scenarios import cells, on_both, over_seeds, torch_function
+from scenarios import cells, long, on_both, over_seeds, torch_function
 
 import adjudge
 from adjudge import Status, Verdict, examine
@@ -306,7 +306,9 @@ def test_the_worst_that_roundings_can_do_hides_no_error_of_a_narrow_dtype(dtype,
 
 @pytest.mark.backend("jax")
 @over_seeds(10)
-@pytest.mark.parametrize("x", [[0.3, -1.1, 2.4, 0.9], [1, 2, 3.5], [0.7, -1.3, 2.1, 0.4, 0.05]])
+@pytest.mark.parametrize(
+    "x", [[1, 2, 3.5], long([0.3, -1.1, 2.4, 0.9]), long([0.7, -1.3, 2.1, 0.4, 0.05])]
+)
 def test_a_value_that_is_zero_to_rounding_is_another_zero_under_reverse_mode(x, seeds):
     """JAX adds in another order under `jax.vjp` than outside of it, and in another one compiled."""
 

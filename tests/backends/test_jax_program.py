@@ -331,7 +331,7 @@ def test_a_loop_has_the_turns_that_it_took_unless_it_ends_at_a_tie(batch):
 
 
 def test_a_continued_fraction_is_replayed_to_its_end():
-    x = jnp.array([0.9, 1.45])
+    x = jnp.array([1.45])
     report = adjudge.examine(jax.scipy.special.exp1, x, reference="exact", seed=0)
     assert report.certified
     assert report.verdict is Verdict.PASS

@@ -2,7 +2,7 @@
 
 import pytest
 from frameworks import jax, jnp
-from scenarios import over_seeds, seeds
+from scenarios import long, over_seeds, seeds
 
 import adjudge
 from adjudge.findings import Status, Verdict
@@ -65,7 +65,12 @@ def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(sampler, 
 @over_seeds(10)
 @pytest.mark.parametrize(
     ("modes", "factor"),
-    [(["R", "RR"], 1.0), (["R", "RR"], 1.01), (["F", "FF"], 1.0), (["R", "FR"], 1.0)],
+    [
+        (["R", "RR"], 1.0),
+        (["R", "RR"], 1.01),
+        (["F", "FF"], 1.0),
+        long(["R", "FR"], 1.0),
+    ],
 )
 def test_numbers_drawn_in_the_usual_dtype_are_those_of_float32_in_second_order_too(
     modes, factor, seeds

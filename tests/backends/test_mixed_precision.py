@@ -36,8 +36,8 @@ STAIRS = {
 }
 
 
-@over_seeds(10, always=5)
-@cells("name", torch=[*STAIRS], jax=["float16 times zero", "thirds"])
+@over_seeds(10, always=3)
+@cells("name", torch=[*STAIRS], jax=["thirds", long("float16 times zero")])
 def test_stairs_beside_numbers_that_have_no_part_in_them(adjudge_backend, with_vjp, name, seeds):
     xp = adjudge_backend.xp
 

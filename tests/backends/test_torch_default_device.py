@@ -69,7 +69,7 @@ def test_sparse_tensors_stay_where_they_are(elsewhere, layout, masked):
 def test_the_adapter_conforms_with_another_default_device(elsewhere):
     drawn = {"random numbers": (lambda: torch.rand(1, device="cpu"), None)}
     excused = {"FF": "PyTorch's forward mode does not nest"}
-    few = ["elementwise", "captured constant", "indexing with repeats"]
+    few = ["captured constant"]
 
     for check in checks("torch", excused=excused, disturb=drawn, scenarios=few):
         check.run()

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scenarios import long
 
 from adjudge import (
     ByHand,
@@ -151,7 +152,7 @@ PLANTED = {
 
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [*((name, "projected") for name in PLANTED), ("product", "full")],
+    [*((name, "projected") for name in PLANTED), long("product", "full")],
 )
 def test_an_error_at_a_special_point_only_is_caught_and_the_point_named(name, mode):
     f, right, wrong, inputs, where = PLANTED[name]
