@@ -179,6 +179,23 @@ def test_a_step_that_does_not_run_past_its_conversions_decides_nothing():
     assert judged(read_by_bits, -1.0, 0).verdict is not Verdict.PASS
 
 
+@pytest.mark.parametrize(("coarsest", "compiles"), [(float("inf"), 1), (1e-6, 0)])
+def test_a_program_that_rounds_is_not_compiled(monkeypatch, coarsest, compiles):
+    """XLA may leave out a rounding of a compiled program that is asked for."""
+    calls, jit = [], jax.jit
+    environment = backend_named("jax").environment
+    x = jnp.asarray(RANDOM.normal(size=5), jnp.float32)
+    f = environment.past_casts(lambda leaves: (wide(narrow(leaves[0])),), (x,), coarsest)
+    with environment.widening_past_casts((x,), coarsest):
+        monkeypatch.setattr(jax, "jit", lambda *args, **options: calls.append(1) or jit(*args))
+        (y,) = f((jnp.asarray(np.asarray(x), jnp.float64),))
+        monkeypatch.undo()
+
+    rounded = np.asarray(x if compiles else wide(narrow(x)), np.float64)
+    np.testing.assert_array_equal(np.asarray(y), rounded)
+    assert len(calls) == compiles
+
+
 def test_a_call_of_python_is_not_run_past_conversions():
     """Its results have the dtypes that it was written for, whatever it is given."""
 

@@ -108,6 +108,9 @@ OF_SMALL = {
     "rounded": lambda g: torch.round(g * 2**22) / 2**22,
     "added to 1 and taken away": lambda g: (g + 1) - 1,
     "with noise": lambda g: g * (1 + 0.6 * torch.sin(3e11 * g)),
+    "with noise of its last digits": lambda g: torch.where(
+        g.abs() < 1e-5, g * (1 + 0.6 * torch.sin(3e17 * g.double()).to(g.dtype)), g
+    ),
 }
 
 

@@ -455,6 +455,19 @@ def norm(w):
 
 @over_seeds(10)
 @pytest.mark.parametrize("shape", [(6,), SHAPE])
+def test_what_is_far_above_the_rounding_of_larger_terms_fails(shape, seeds):
+    """It is another number at each point, as what rounding leaves is."""
+    for seed in seeds:
+        x = np.random.default_rng(seed).normal(size=shape)
+        rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x) + 1e-10 * np.sin(1e17 * x))
+        report = examine(rule, x, seed=seed, blame=False)
+
+        assert report.verdict is Verdict.FAIL, str(report)
+        assert Status.NONLINEAR in {finding.status for finding in report.findings}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("shape", [(6,), SHAPE])
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
