@@ -109,7 +109,7 @@ OF_SMALL = {
     "added to 1 and taken away": lambda g: (g + 1) - 1,
     "with noise": lambda g: g * (1 + 0.6 * torch.sin(3e11 * g)),
     "with noise of its last digits": lambda g: torch.where(
-        g.abs() < 1e-5, g * (1 + 0.6 * torch.sin(3e17 * g.double()).to(g.dtype)), g
+        g.abs() < 1e-5, g * (1 + 0.6 * torch.sin(3e17 * g.detach().double()).to(g.dtype)), g
     ),
 }
 
