@@ -250,17 +250,12 @@ class LinearRule:
         not depend on them. In narrower dtypes it is a note all the same: double precision tells.
         Where f computes in float16 inside, the probe shows nothing.
         """
-        lost = np.isfinite(first) & ~np.isfinite(scaled)
-        if not lost.any():
-            return
-        if self.checks.short_of_range:
-            return
-        k, others = int(np.argmax(lost)), int(lost.sum()) - 1
-        detail = NotHomogeneous(float(scaled[k]), float(first[k]), others, self.rule, factor)
-        entry, remedy = self.image.entry(k), Remedy.STAY_FINITE
-        narrow = self.checks.eps_inside > DOUBLE
-        note = narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
-        yield Finding(Status.NONLINEAR, self.mode, entry, detail, remedy, note=note)
+        differ = partial(NotHomogeneous, rule=self.rule, factor=factor)
+        both, remedy = (scaled, first), Remedy.STAY_FINITE
+        for found in self.finite_alone(Status.NONLINEAR, both, differ, remedy):
+            narrow = self.checks.eps_inside > DOUBLE
+            note = narrow or any(self._finite_at(part, -factor * u) for part in NEARER_TO_ZERO)
+            yield replace(found, note=note)
 
     def _finite_at(self, part: float, probe: Vector) -> bool:
         """Returns whether the image of a probe is finite at this part of x."""
@@ -334,8 +329,8 @@ class LinearRule:
                 def apart_at(there: Problem, point: Vector) -> Vector:
                     return image_at(there, point, -SMALL_PROBES) - image_at(there, point, 1.0)
 
-                at = [(each, _entry_of(each, (image, first))) for each in found]
-                found = [self._unless_left(each, k, first, factor, apart_at) for each, k in at]
+                entries = [_entry_of(each, (image, first)) for each in found]
+                found = self._unless_left(found, entries, first, factor, apart_at)
             if found:
                 yield from found
                 return
@@ -460,20 +455,21 @@ class LinearRule:
 
         differ = partial(NotHomogeneous, rule=self.rule, factor=abs(factor))
         yield from self.finite_alone(Status.NONLINEAR, both, differ, Remedy.STAY_FINITE)
-        for found in self.unlike_multiple(both, differ, Remedy.MULTIPLY_BY_PROBE):
-            yield self._unless_left(found, _entry_of(found, both), both[1], factor, apart_at)
+        found = self.unlike_multiple(both, differ, Remedy.MULTIPLY_BY_PROBE)
+        entries = [_entry_of(each, both) for each in found]
+        yield from self._unless_left(found, entries, both[1], factor, apart_at)
 
     def _unless_left(
         self,
-        found: Finding,
-        k: int,
+        findings: Sequence[Finding],
+        entries: Sequence[int],
         first: Vector,
         factor: float,
         apart_at: Callable[[Problem, Vector], Vector],
-    ) -> Finding:
-        """Returns a finding of `factor` times a probe, which is small or zero, as a note where what
-        is off in entry `k` is left of larger terms. `first` is the image of the probe, and
-        `apart_at` gives what is off at a point.
+    ) -> list[Finding]:
+        """Returns the findings of `factor` times a probe, which is small or zero, as notes where
+        what is off in their entries is left of larger terms. `first` is the image of the probe, and
+        `apart_at` gives what is off at a point, once for all findings.
 
         What a rule adds to its image and takes away again leaves the rounding of its own size,
         which is much beside a small image: the jvp of the vjp of PyTorch's group norm does so. At
@@ -481,22 +477,31 @@ class LinearRule:
         same at all of them, as where that is cut off, or rounded to a multiple of something. The
         test is ours.
         """
-        problem, seed = self.checks.problem, self.checks.probes.seed
+        if not findings:
+            return []
+        problem, seed, rows = self.checks.problem, self.checks.probes.seed, []
         leaves = range(problem.primal_inputs) if problem.modes_taken else None
-        gaps: list[float] = []
         for number in range(ADJOINT_SAMPLES):
             for point in points_within_rounding(problem, seed + number, leaves):
                 apart = attempt(partial(apart_at, problem, point))
-                if apart is not None and np.isfinite(apart[k]):
-                    gaps.append(float(apart[k]))
-        if len(gaps) < ADJOINT_SAMPLES:
-            return found
-        largest, size = float(np.max(np.abs(gaps))), float(np.max(np.abs(first), initial=0.0))
+                if apart is not None:
+                    rows.append(apart[list(entries)])  # the rest may be large
+        size = float(np.max(np.abs(first), initial=0.0))
         bound = SMALLER_PROBE_UNITS * self.checks.eps_inside * size
-        if largest * (abs(factor) or 1.0) > bound or np.ptp(gaps) <= SCATTERED_PART * largest:
-            return found
+
+        def left(gaps: Vector) -> bool:
+            gaps = gaps[np.isfinite(gaps)]
+            if len(gaps) < ADJOINT_SAMPLES:
+                return False
+            largest = float(np.max(np.abs(gaps)))
+            scatters = bool(np.ptp(gaps) > SCATTERED_PART * largest)
+            return scatters and largest * (abs(factor) or 1.0) <= bound
+
         status, remedy = Status.INACCURATE, Remedy.KEEP_SMALL_PROBE
-        return replace(found, status=status, remedy=remedy, note=True)
+        return [
+            replace(found, status=status, remedy=remedy, note=True) if left(gaps) else found
+            for found, gaps in zip(findings, np.reshape(rows, (-1, len(findings))).T, strict=True)
+        ]
 
     def _unrepeatable(self, pairs: Sequence[tuple[Vector, Vector]]) -> Iterator[Finding]:
         """Yields the finding about the pair of runs that differs most, if any does."""
@@ -539,13 +544,15 @@ class LinearRule:
                 NonzeroAtZero(float(at_zero[k]), self.rule),
                 open=not (finite or np.all(np.isfinite(first))),
             )
-            if finite:
-                # zeros themselves may not be handed on
-                def take(problem: Problem, point: Vector) -> Vector:
-                    return self.take_at(problem, point, SMALL_PROBES**2 * u)
+            if not finite:
+                yield found
+                return
 
-                found = self._unless_left(found, k, first, 0.0, take)
-            yield found
+            # zeros themselves may not be handed on
+            def take(problem: Problem, point: Vector) -> Vector:
+                return self.take_at(problem, point, SMALL_PROBES**2 * u)
+
+            yield from self._unless_left([found], [k], first, 0.0, take)
 
     def additive(
         self,

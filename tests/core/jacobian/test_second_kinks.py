@@ -16,7 +16,7 @@ FUNCTIONS = {
         lambda x: 1 + 2 * np.clip(x, 0, 3),
     ),
 }
-SEEDS = range(2)
+SEEDS = range(3)
 """The tangents of full mode are those of the entries; little is drawn at random."""
 
 
