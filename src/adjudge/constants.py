@@ -81,6 +81,28 @@ BENT_PART = 1 / 10
 """Where the mean derivative over a long step is that at x, to this part of what x is off by, f is
 as straight as that, and the steps say what they say at x. Without it a rule 5 % off passes beside a
 large entry. The value is ours."""
+MEAN_STEPS = 5
+"""Short steps agree on a slope that is not that of the formula where a factor of f has few bits
+left. So many longer steps, each a quarter of the one before, are asked whether they side with the
+derivative: from a quarter of x to a thousandth. The value is ours."""
+MEAN_NODES = 12
+"""The mean of a derivative over a longer step comes from so many nodes of Gauss-Legendre, and so
+does what f scatters by about its integral. They are exact for polynomials of degree 23, as which
+most derivatives may count over a quarter of x. The value is ours."""
+MEAN_BARS = 4
+"""The slope of a line through scattered values is off by its standard deviation or more once in
+three times. The error bar is so many of them. The value is ours."""
+MEAN_BAR = 0.1
+"""Without a bound any value would agree with a line through noise. The derivative has to be known
+to this part of itself, which is the widest bar of any check that passes. The value is ours."""
+MEAN_UNITS = 8
+"""Stairs that are meant and rounding on the way look alike but for their size. What f may be off
+the integral of its derivative is so many units of rounding of the largest number of its leaf: a sum
+and three functions on the way make as much. The value is ours."""
+REFUTED = 8
+"""Short differences are refuted over a longer step where their mean is off the motion of f by so
+many times what the mean of the automatic derivative is off. Without it a rule that is wrong between
+two kinks close by would pass, since it is right farther off. The value is ours."""
 SPACINGS_OF_A_VALUE = 2
 """Two evaluations do not show how well f is rounded, and without a guess a right derivative of a
 short sum would lie outside of its error bar. Each value counts as off by this many spacings, which

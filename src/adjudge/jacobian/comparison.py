@@ -212,6 +212,9 @@ class Comparison:
     residue: NDArray[np.bool_] | None = None
     """The entries of which a further search found that they are what rounding leaves of terms that
     cancel: zero for all that can be told."""
+    by_mean: NDArray[np.bool_] | None = None
+    """The entries of which f shows no more than its motion over a longer step does; see
+    `MeanSlopes`."""
     unseen: NDArray[np.bool_] | None = None
     """The entries that agree and are so far below the rounding of f, beside what other inputs move,
     that no difference could show them; see `Tally.saturated`."""
@@ -446,8 +449,9 @@ class Comparison:
             # reference never moves.
         ):
             wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
-            if self.residue is not None:
-                wide &= ~self.residue
+            for known in (self.residue, self.by_mean):
+                if known is not None:
+                    wide &= ~known
             return np.asarray(reference_missing | (self._left_to_bars & wide))
         # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
         # would stay open.
@@ -460,8 +464,9 @@ class Comparison:
         rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
         still = ~self.moved
         wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
-        if self.residue is not None:
-            wide &= ~self.residue
+        for known in (self.residue, self.by_mean):
+            if known is not None:
+                wide &= ~known
         if self.left_open is not None:
             wide = wide | self.left_open
         return np.asarray(reference_missing | (self._left_to_bars & wide))
@@ -543,6 +548,8 @@ class Comparison:
         ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
         # An entry that is zero to the resolution of f has no relative accuracy to speak of.
         known = self.error <= self.tolerance.resolution * size
+        if self.by_mean is not None:
+            known |= self.by_mean
         ratio = ratio[self.agrees & ~self.undecided & known & np.isfinite(ratio)]
         return float(ratio.max()) if ratio.size else 0.0
 

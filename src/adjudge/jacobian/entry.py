@@ -137,6 +137,9 @@ class EntryColumns(Columns):
     def row_values(self, kind: RowKind, value: Vector) -> Vector:
         return value[self.outputs(kind, 0)]
 
+    def row_errors(self, kind: RowKind, error: Vector) -> Vector:
+        return error[self.outputs(kind, 0)]
+
     def slopes(self, found: Column, kind: RowKind) -> Slopes | None:
         every = super().slopes(found, kind)
         return every if every is None or kind == "first" else every.part(self.outputs(kind, 0))

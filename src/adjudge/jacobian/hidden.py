@@ -9,17 +9,21 @@ others: one more pullback, whatever their magnitudes. All rules in here are ours
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import CHANCE_PART, HIDDEN_PART, ONSET_UNITS
-from adjudge.estimate import Column
+from adjudge.constants import CHANCE_PART, HIDDEN_PART, LONGEST_STEP, MEAN_UNITS, ONSET_UNITS
+from adjudge.errors import attempt
+from adjudge.estimate import Column, sample_at
 from adjudge.floats import Vector, chunks, lowest_bit, norm
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import Comparison
 from adjudge.jacobian.stages import Trial
+from adjudge.problem import DOUBLE
 
 
 def hidden_outputs(trial: Trial) -> NDArray[np.bool_] | None:
@@ -162,16 +166,52 @@ def of_outputs(trial: Trial, outputs: NDArray[np.bool_]) -> Trial:
     return replace(own, columns=columns, block=ColumnBlock(block.columns, np.array(again)))
 
 
-def resolved(columns: Columns, found: Column) -> NDArray[np.bool_] | None:
+def without_still(trial: Trial) -> Trial:
+    """Returns a column of outputs by themselves that fails with its failures open, where what
+    stands still about x is claimed to move by less than rounding of the largest output of its leaf.
+    The others are to be compared again without it.
+
+    `1 + erf(x)` is zero below -6 to either side of x, its derivative is 1e-16, and beside others
+    that are as small it fails. A claim that is larger than that rounding is wrong.
+    """
+    columns, tangent = trial.columns, trial.column.tangent
+    base, problem, count = columns.base, columns.problem, columns.base.Y.size
+    if not (base.alone and trial.fails and base.hiding is not None) or trial.confirmed:
+        return trial
+    if tangent.coordinate is not None or trial.column.from_reference or base.coarsest_eps > DOUBLE:
+        return trial
+    h = min(LONGEST_STEP * tangent.length, problem.longest_step(tangent.vector))
+    taken = attempt(partial(sample_at, problem, base, tangent, h))
+    if taken is None:
+        return trial
+    values, sample = base.values[:count], taken[0]
+    still = ~base.hiding[:count] & (sample.plus[:count] == values)
+    still &= sample.minus[:count] == values
+    if not still.any():
+        return trial
+    own = of_outputs(trial, still)
+    unit = np.where(still, base.coarsest_eps * base.whole.largest(base.values)[:count], 0.0)
+    for _, comparison, kind in own.columns.comparisons(own.column, own.block, own.pushed):
+        room = MEAN_UNITS * math.sqrt(np.count_nonzero(still)) * own.columns.row_errors(kind, unit)
+        if np.any(np.abs(comparison.automatic) * h > room[: comparison.automatic.size]):
+            return trial
+    return replace(trial.with_failures_open(trial.decided_by), rounded=still)
+
+
+def resolved(trial: Trial) -> NDArray[np.bool_] | None:
     """Marks those of some outputs by themselves whose derivative the differences show; `None` where
     there are none, or nothing else.
 
     Rounding inside of f may be larger than any guess, and a single output of that kind leaves the
-    projection of all of them open. It has been measured once there was a ladder.
+    projection of all of them open. It has been measured once there was a ladder, or a longer step
+    has shown it.
     """
-    base, estimate, count = columns.base, found.estimate, columns.base.Y.size
+    columns, estimate = trial.columns, trial.column.estimate
+    base, count = columns.base, columns.base.Y.size
     own = np.ones(count, bool) if base.hiding is None else ~base.hiding[:count]
     wide = estimate.error[:count] > columns.tolerance.resolution * np.abs(estimate.value[:count])
+    if trial.rounded is not None:
+        wide |= trial.rounded
     seen = own & ~wide
     return seen if seen.any() and (own & wide).any() else None
 

@@ -8,12 +8,14 @@ has to measure what it allows. New evidence is one stage more in the list.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,13 +51,19 @@ from adjudge.constants import (
     KINKED_BENDS,
     KINKED_PART,
     LADDER_COLUMNS,
+    LADDER_RATIO,
     LADDER_ZERO_UNITS,
     LARGEST_OF_PARTS,
     LEAST_PART,
     LONGEST_STEP,
     LOUD_UNITS,
+    MEAN_BAR,
+    MEAN_BARS,
+    MEAN_NODES,
     MEAN_PART,
     MEAN_POINTS,
+    MEAN_STEPS,
+    MEAN_UNITS,
     MOST_TRIED,
     NARROW_STAIR,
     NARROWER_BAR,
@@ -67,6 +75,7 @@ from adjudge.constants import (
     ONSET_UNITS,
     PLAIN_TOLERANCES,
     REFERENCE_DISTANCES,
+    REFUTED,
     RESIDUE_DISTANCES,
     SATURATED_UNITS,
     SAWTOOTH_FACTOR,
@@ -92,6 +101,7 @@ from adjudge.errors import NotSupportedError, attempt
 from adjudge.estimate import (
     Column,
     Effort,
+    Sample,
     dtype_inside,
     may_round_inside,
     moved_by,
@@ -204,6 +214,11 @@ class Trial:
     """The trial at three steps, where something that fails is off beyond doubt, and not all."""
     shown: list[ModeComparison] | None = None
     """What a longer step showed where it settled the column; see `LongEnoughStep`."""
+    confirmed: bool = False
+    """Whether a replay proves that something fails."""
+    rounded: NDArray[np.bool_] | None = None
+    """The outputs that rounding of the largest one of their leaf may move as far as they move; see
+    `MeanSlopes`."""
     few_saturated: bool = False
     """Whether columns below the rounding of f are still looked into."""
     decided_by: str = TWO_EVALUATIONS
@@ -1855,7 +1870,7 @@ class ExactReplay(Stage):
             proved.append(one._replace(comparison=replace(one.comparison, error=error)))
         after = replace(after, column=rounded, compared=proved)
         if after.fails and columns.compares:
-            return trial
+            return replace(trial, confirmed=True)
         refuted = _refuted(trial, right) and not (columns.compares and _unbounded(trial, proved))
         if not (_near_rounding(trial) or refuted):
             columns.contradicted.append(trial.column.tangent)
@@ -1958,6 +1973,157 @@ def _may_be_rounding(comparison: Comparison) -> bool:
     return bool(np.all(~comparison.fails | (comparison.difference <= near)))
 
 
+class MeanSlopes(Stage):
+    """Compares how far f moves over a longer step with the mean of its derivative there, where
+    short steps say something else, or nothing.
+
+    What is small beside the numbers that it is made of moves by their rounding. The factor
+    `1 + erf(x)` of a GELU has four bits at -8 and stands still over every short step, so that all
+    of these agree, to many digits, on a slope that is not that of the formula. Without this stage
+    the right derivative of a GELU fails in every layer of ten thousand numbers. By the fundamental
+    theorem of calculus f moves over a step by the mean of its derivative. The right one obeys that
+    where short differences do not, and what f is off by is no more than rounding of the largest
+    number of its leaf. Stairs that are taller are meant. A rule that has another value at x than
+    beside it is not believed.
+
+    What is found for an entry is its derivative to a tenth, which is all that f shows of it; a
+    projection, in which single entries would hide in as much, is left open. For each of a few
+    steps it costs two evaluations, and three and one of the derivative at each node of the
+    quadrature (Gauss-Legendre, which is standard). Ours.
+    """
+
+    name = "means over longer steps"
+    cost = MEAN_STEPS * (2 + 3 * MEAN_NODES)
+    settles_open = True
+
+    def helps(self, trial: Trial) -> bool:
+        columns, problem = trial.columns, trial.columns.problem
+        if trial.doubt is Doubt.NONE or trial.column.one_sided or problem.constraints:
+            return False
+        if trial.confirmed or (trial.fails and columns.contradicted):
+            return False
+        double = columns.base.coarsest_eps <= DOUBLE and not columns.tolerance.inside
+        return double and columns.tolerance.automatic and trial.left
+
+    def apply(self, trial: Trial) -> Trial:
+        columns, problem, found = trial.columns, trial.columns.problem, trial.column
+        longest = min(LONGEST_STEP * found.tangent.length, problem.longest_step(found.vector))
+        for k in range(MEAN_STEPS):
+            rows = [self._rows(trial, one) for one in trial.compared]
+            if not any(rows):
+                return trial
+            taken = sample_at(problem, columns.base, found.tangent, longest / LADDER_RATIO**k)
+            if taken is None:
+                return trial
+            both = zip(trial.compared, rows, strict=True)
+            compared = [self._by_mean(trial, one, some, taken[0]) for one, some in both]
+            trial = trial.with_compared(compared, self.name)
+            if trial.decided_by == self.name and trial.rounded is None:
+                moves = np.abs(found.estimate.value[: columns.base.Y.size]) * abs(found.step)
+                unit = MEAN_UNITS * _unit_of_leaf(columns)
+                trial = replace(trial, rounded=MEAN_BAR * moves <= unit)
+        return trial
+
+    @staticmethod
+    def _rows(trial: Trial, one: ModeComparison) -> list[int]:
+        """Returns the rows that are left and off by no more than rounding of the leaf makes of a
+        difference over the step that was taken.
+        """
+        comparison, found = one.comparison, trial.column
+        if one.kind == "first":
+            return []
+        unit = trial.columns.row_errors(one.kind, _unit_of_leaf(trial.columns))
+        known = np.isfinite(comparison.automatic) & (comparison.automatic != 0)
+        rounded = comparison.difference * abs(found.step) <= MEAN_UNITS * unit[: known.size]
+        left = comparison.undecided if found.from_reference else comparison.fails & rounded
+        return worst_entries(comparison, left & known)
+
+    @staticmethod
+    def _by_mean(
+        trial: Trial, one: ModeComparison, rows: list[int], sample: Sample
+    ) -> ModeComparison:
+        """Returns the comparison with what the step of a sample says of these rows."""
+        comparison = one.comparison
+        error, reference = comparison.error.copy(), comparison.reference.copy()
+        shown = np.zeros(error.size, bool)
+        for row, mean in zip(rows, _means(trial, one.kind, rows, sample), strict=True):
+            agrees = abs(mean.gap) <= mean.bar and (mean.refutes or not comparison.fails[row])
+            if not agrees:
+                continue
+            sharp = mean.bar <= MEAN_BAR * abs(comparison.automatic[row])
+            shown[row] = sharp and trial.column.tangent.coordinate is not None
+            if not trial.column.from_reference:
+                reference[row] = comparison.automatic[row] + mean.gap
+                error[row] = mean.bar if shown[row] else np.inf
+        opened = None if comparison.left_open is None else comparison.left_open & ~shown
+        shown |= False if comparison.by_mean is None else comparison.by_mean
+        comparison = replace(
+            comparison, error=error, reference=reference, left_open=opened, by_mean=shown
+        )
+        return one._replace(comparison=comparison)
+
+
+class Mean(NamedTuple):
+    """What the motion of f over a longer step says of one row."""
+
+    gap: float
+    """What a line through the motion of f adds to the integral of the automatic derivative."""
+    bar: float
+    """By how much that may be off, from what f scatters by about the line; infinite where that is
+    more than rounding."""
+    refutes: bool
+    """Whether f moves otherwise than differences over short steps say all along the longer one."""
+
+
+def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list[Mean]:
+    """Returns what the motion of f over the step of a sample says of these rows."""
+    columns, found, h = trial.columns, trial.column, sample.step
+    problem, base, count = columns.problem, columns.base, columns.base.Y.size
+    automatic = RowsAtPoints(columns, found, kind, rows)
+    nodes, weights = np.polynomial.legendre.leggauss(MEAN_NODES)
+    points = [
+        representable_within_bounds(problem, problem.origin + t * h * found.vector) for t in nodes
+    ]
+    claimed = np.array([automatic.at(point) for point in points])
+    short = np.array([automatic.reference_at(point) for point in points])
+    values = [evaluate(problem, base, point, Purpose.ROUNDING) for point in points]
+    motions = [one[:count] - base.values[:count] for one in (sample.minus, *values, sample.plus)]
+    moved = np.array([columns.row_values(kind, motion)[rows] for motion in motions])
+    at, here = np.array([-1.0, *nodes, 1.0]), automatic.at(None)
+    unit = _unit_of_leaf(columns)
+    if found.tangent.coordinate is not None:  # along all of x what stands still may be rounding
+        unit = np.where((sample.plus != sample.minus)[:count], unit, 0.0)
+    room = MEAN_UNITS * columns.row_errors(kind, unit)[rows]
+    if kind == "rows" and not columns.of_one_entry and not columns.probes.full:
+        # What a function is off by may be alike in all entries, and add up.
+        room = room * math.sqrt(np.count_nonzero(unit))
+    found_means = []
+    for k in range(len(rows)):
+        if not (np.isfinite(claimed[:, k]).all() and np.isfinite(moved[:, k]).all()):
+            found_means.append(Mean(0.0, np.inf, refutes=False))
+            continue
+        fit = np.polynomial.Legendre.fit(nodes, claimed[:, k], MEAN_NODES - 1, [-1, 1])
+        rest = moved[:, k] - h * fit.integ(lbnd=0)(at)
+        level, gap = np.polynomial.polynomial.polyfit(at, rest, 1)
+        scatter = rest - level - gap * at
+        bar = float(MEAN_BARS * norm(scatter) / math.sqrt(at.size - 2) / norm(at) / h)
+        other = abs(fit(0.0) - here[k]) > MEAN_BAR * abs(here[k])
+        if other or np.max(np.abs(scatter)) > room[k]:
+            bar = np.inf
+        slope, mean = (moved[-1, k] - moved[0, k]) / (2 * h), weights @ claimed[:, k] / 2
+        apart = abs(weights @ short[:, k] / 2 - slope)
+        refutes = bool(apart > REFUTED * abs(mean - slope))
+        found_means.append(Mean(gap / h, bar, refutes))
+    return found_means
+
+
+def _unit_of_leaf(columns: Columns) -> Vector:
+    """Returns for each output the rounding of the largest number of its leaf."""
+    base, whole = columns.base, columns.base.of or columns.base
+    size = whole.Y.largest(whole.values[: whole.Y.size])
+    return np.asarray(base.coarsest_eps * (size if base.chosen is None else size[base.chosen]))
+
+
 STAGES: tuple[Stage, ...] = (
     DominatingConstants(),
     LeafScale(),
@@ -1989,6 +2155,7 @@ STAGES: tuple[Stage, ...] = (
     Tail(),
     LongLadder(),
     ExactReplay(),
+    MeanSlopes(),
 )
 """The stages in the order in which they are tried."""
 

@@ -62,7 +62,13 @@ from adjudge.jacobian.column import (
     slopes_by_step,
 )
 from adjudge.jacobian.comparison import ERRORS, Comparison, Pairs, Tally, Tolerance, decide
-from adjudge.jacobian.hidden import hidden_outputs, of_outputs, parts_of_outputs, resolved
+from adjudge.jacobian.hidden import (
+    hidden_outputs,
+    of_outputs,
+    parts_of_outputs,
+    resolved,
+    without_still,
+)
 from adjudge.jacobian.saturation import count_saturated, stand_still, value_along
 from adjudge.jacobian.stages import (
     STAGES,
@@ -849,6 +855,7 @@ class Table:
         self.budget.columns += 0 if item.depth else leaves
         if outcome is None:
             return []
+        outcome = without_still(outcome)
         self.record.decided[outcome.decided_by] += 1
         if item.depth:
             agree = not (outcome.fails or outcome.jumps)
@@ -1035,7 +1042,7 @@ class Table:
         """
         if not trial.columns.base.alone or item.depth == SEPARATIONS:
             return []
-        outputs = resolved(trial.columns, trial.column)
+        outputs = resolved(trial)
         return [] if outputs is None else [self._of_outputs(item, trial, outputs)]
 
     def _of_outputs(self, item: Item, trial: Trial, outputs: NDArray[np.bool_]) -> Item:
