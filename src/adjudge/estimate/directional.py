@@ -413,9 +413,14 @@ def steps_around(
     finer = found.finer
     if finer is not None and finer < SHORTER_STEPS and _double(problem, found.tangent):
         finer = None
+    u, near = base.coarsest_eps, abs(found.step)
     far = far or _drowned_in_rounding(found.estimate)
-    u = base.coarsest_eps
-    steps = ladder_steps(abs(found.step), found.relative, u, far=far, finer=finer)
+    if found.ladders and not far:
+        # A second ladder that stops short of the first one is drowned where that is not, and an
+        # error of a tenth hides in its bar.
+        usual = ladder_steps(near, found.relative, u, finer=finer)[0]
+        far = abs(found.ladders[0][0].step) > SECOND_LADDER_FACTOR * usual
+    steps = ladder_steps(near, found.relative, u, far=far, finer=finer)
     direction = np.sign(found.step) * found.tangent.vector
     return _within(steps, problem.longest_step(direction, both=not found.one_sided))
 

@@ -55,6 +55,7 @@ from adjudge.constants import (
     LADDER_ZERO_UNITS,
     LARGEST_OF_PARTS,
     LEAST_PART,
+    LONG_ENOUGH,
     LONGEST_STEP,
     LOUD_UNITS,
     MEAN_BAR,
@@ -85,6 +86,7 @@ from adjudge.constants import (
     SHORTER_STEPS,
     SHRUNK_JUMP,
     SIGNIFICANT_BARS,
+    SPACINGS_OF_A_VALUE,
     STAIR_SPACINGS,
     STEADY_PART,
     STILL_PART,
@@ -727,12 +729,14 @@ class LongerStep(Stage):
 
 
 class LongEnoughStep(Stage):
-    """Takes two evaluations at the shortest step that would show an error of a hundredth, where
+    """Takes two evaluations at the step at which rounding hides as much as truncation adds, where
     entries that were taken out of a larger column agree within the rounding of f.
 
-    It settles what agrees there as well, to a hundredth. Without it such entries take a ladder each
-    time, and the check of a saturated softmax costs three times as much. Costs two evaluations.
-    Ours.
+    It settles what agrees there as well, to a thousandth, or to some times the square of that step
+    where that is more; a hundredth is the most. Without it such entries take a ladder each time,
+    and the check of a saturated softmax costs three times as much. Costs two evaluations. That such
+    a step is the best for a central difference is standard (Gill, Murray, Saunders and Wright, SIAM
+    J. Sci. Stat. Comput. 4, 1983); what it settles is ours.
     """
 
     name = "a step that is long enough"
@@ -745,16 +749,19 @@ class LongEnoughStep(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         found, tangent = trial.column, trial.column.tangent
-        factor, longest = 2.0, LONGEST_STEP / found.relative
+        hidden = 0.0
         for _, c, _ in trial.compared:
             never = np.full_like(c.error, np.inf)  # of zeros, no error is a hundredth
-            wanted = np.divide(c.error, ERRORS[0] * c.largest, out=never, where=c.largest > 0)
-            factor = max(factor, float(np.max(wanted, initial=0.0)))
-        factor = 2.0 ** np.floor(np.log2(min(factor, longest)))
+            parts = np.divide(c.error, c.largest, out=never, where=c.largest > 0)
+            hidden = max(hidden, float(np.max(parts, initial=0.0)))
+        factor = max(2.0, float(np.cbrt(hidden / found.relative**2)))
+        factor = 2.0 ** np.floor(np.log2(min(factor, LONGEST_STEP / found.relative)))
+        least, squares = LONG_ENOUGH
+        part = min(ERRORS[0], max(least, squares * (factor * found.relative) ** 2))
         longer = trial.columns.estimator.along(replace(tangent, length=factor * tangent.length))
         shown = list(trial.columns.comparisons(longer, trial.block, trial.pushed))
         for _, c, _ in shown:
-            if not np.all(c.difference <= c.error + ERRORS[0] * c.largest):
+            if not np.all(c.difference <= c.error + part * c.largest):
                 return trial
         return replace(trial, settled=True, shown=shown, decided_by=self.name)
 
@@ -1003,12 +1010,17 @@ def _is_that_of_f_farther_off(trial: Trial) -> bool:
     problem, base, v = columns.problem, columns.base, found.vector
     lengths = np.where(problem.origin != 0, np.abs(problem.origin), problem.length_scales)
     h = LONGEST_STEP / float(np.max(np.abs(v) / lengths))
+    if found.estimate.steps is not None:  # a kink beyond these is in none of them
+        doubted = _doubted_outputs(columns, trial.compared)
+        finest = float(np.max(found.estimate.steps[doubted], initial=0.0))
+        h = min(h, LADDER_RATIO**2 * finest or h)
 
     def at(part: float) -> Vector:
         return representable_within_bounds(problem, problem.origin + part * h * v)
 
     ahead, behind = (evaluate(problem, base, at(side), Purpose.ROUNDING) for side in (1.0, -1.0))
-    slope = (ahead - behind)[: base.Y.size] / (2 * h)
+    count = base.Y.size
+    slope = (ahead - behind)[:count] / (2 * h)
     parts = (2 * np.arange(MEAN_POINTS) + 1) / MEAN_POINTS - 1
     for _, comparison, kind in trial.compared:
         rows = worst_entries(comparison, comparison.fails)
@@ -1019,7 +1031,11 @@ def _is_that_of_f_farther_off(trial: Trial) -> bool:
         mean, here = np.mean(taken, axis=0), comparison.automatic[rows]
         moved = columns.row_values(kind, slope)[rows]
         same = np.abs(mean - here) <= BENT_PART * comparison.difference[rows]
-        apart = np.abs(mean - moved) > MEAN_PART * np.mean(np.abs(taken), axis=0)
+        # A kink between two points is worth half of what the derivative changes by there.
+        kinks = np.sum(np.abs(np.diff(taken, axis=0)), axis=0) / MEAN_POINTS
+        most = np.fmin(MEAN_PART * np.mean(np.abs(taken), axis=0), kinks)
+        rounding = SPACINGS_OF_A_VALUE * base.coarsest_eps * base.magnitude(base.values) / h
+        apart = np.abs(mean - moved) > most + columns.row_errors(kind, rounding[:count])[rows]
         if np.any(same | apart):
             return False
     return True
@@ -2085,7 +2101,9 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
         representable_within_bounds(problem, problem.origin + t * h * found.vector) for t in nodes
     ]
     claimed = np.array([automatic.at(point) for point in points])
-    short = np.array([automatic.reference_at(point) for point in points])
+    beside = [columns.estimator.at(point).along(found.tangent).estimate for point in points]
+    short = np.array([columns.row_values(kind, one.value[:count])[rows] for one in beside])
+    bars = np.array([columns.row_errors(kind, one.error[:count])[rows] for one in beside])
     values = [evaluate(problem, base, point, Purpose.ROUNDING) for point in points]
     motions = [one[:count] - base.values[:count] for one in (sample.minus, *values, sample.plus)]
     moved = np.array([columns.row_values(kind, motion)[rows] for motion in motions])
@@ -2112,8 +2130,8 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
             bar = np.inf
         slope, mean = (moved[-1, k] - moved[0, k]) / (2 * h), weights @ claimed[:, k] / 2
         apart = abs(weights @ short[:, k] / 2 - slope)
-        refutes = bool(apart > REFUTED * abs(mean - slope))
-        found_means.append(Mean(gap / h, bar, refutes))
+        bound = weights @ bars[:, k] / 2 + REFUTED * abs(mean - slope)
+        found_means.append(Mean(gap / h, bar, refutes=bool(apart > bound)))
     return found_means
 
 
