@@ -1060,6 +1060,14 @@ LOST_PART = 1 / 4
 """The right derivative `(x sin x - 2 (1 - cos x)) / x**3` has no digit in sixteen bits at 0.01, nor
 has its function. What is off is no error there if roundings of f can make so large a part of it; a
 smaller part would hide errors of well-conditioned rules. The value is ours."""
+LOST_SIZE = 2.0**-8
+"""A square overflows in float16 from 256 on, and what a rule divides by it becomes zero. Without a
+bound on what may be lost so, a rule that leaves out an entry of ordinary size beyond some x would
+pass; a zero in place of less than this is looked at elsewhere. The value is ours."""
+LOST_MAGNITUDES = (2.0**-4, 2.0**4)
+"""What has overflowed, or underflowed, at x has not at the one or the other of these multiples of
+x, and a term that is missing is missing there. Closer to x it would depend on chance which it is.
+The values are ours."""
 ROUNDED_JUMP = 64
 """Stairs beside a number of float16, of which little or nothing gets into the outputs, passed for
 the rounding of that number. A jump that is rounding is about what the outputs move by where all
@@ -1109,6 +1117,11 @@ ONE_SIDE = 3 / 4
 """An error puts an entry to one side at this part of the points at least. Rounding that is off by
 as much as is allowed in the middle does so once in 300 times at 32 points; that of 15 kernels is
 off by a fifth of it. The value is ours."""
+SURE_SIDE = 7 / 8
+"""In sixteen bits an entry that is off by less than `WRONG_FACTOR` times what is allowed may be
+rounding or an error. Without being asked for its side a wrong sign of one passed; it is an error if
+it is off to the same side at this part of the points. Chance makes that of 32 points once in 50,000
+times. The value is ours."""
 BIAS_DRIFTS = 2
 """A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
 rule is right. A common factor of the derivative has to exceed that of the values this many times.

@@ -708,3 +708,139 @@ def test_a_softmax_with_one_large_score_is_not_wrong_for_what_rounding_takes(sco
     for seed in seeds:
         report = examine(softmax, (x.bfloat16(),), seed=seed, blame=False)
         assert report.verdict is Verdict.PASS, str(report)
+
+
+def causal_conv(x, w):
+    return torch.nn.functional.conv1d(torch.nn.functional.pad(x, (3, 0)), w[:, None], groups=3)
+
+
+def without_last_step(x, w, v):
+    """The gradient of a causal convolution, without the last step of the last tap in bfloat16."""
+    padded, steps = torch.nn.functional.pad(x, (3, 0)), x.shape[-1]
+    dx, dw = torch.zeros_like(x), torch.zeros_like(w)
+    for k in range(4):
+        dx[:, :, : steps - 3 + k] += v[:, :, 3 - k :] * w[None, :, k, None]
+        part = v * padded[:, :, k : k + steps]
+        last = -1 if k == 3 and x.dtype is torch.bfloat16 else steps
+        dw[:, k] = part[:, :, :last].sum((0, 2))
+    return dx, dw
+
+
+def scaled_norm(x, w):
+    wide = x.float() if x.dtype is torch.bfloat16 else x
+    return (torch.nn.functional.layer_norm(wide, x.shape[-1:]) * w).to(x.dtype)
+
+
+def of_what_is_not_normalised(x, w, v):
+    """The gradient of a layer norm; in bfloat16 that of the weights has x as it was given."""
+    narrow = x.dtype is torch.bfloat16
+    wide, scales, g = (one.float() if narrow else one for one in (x, w, v))
+    rate = torch.rsqrt(wide.var(-1, keepdim=True, unbiased=False) + 1e-5)
+    y = (wide - wide.mean(-1, keepdim=True)) * rate
+    d = g * scales
+    dx = rate * (d - d.mean(-1, keepdim=True) - y * (d * y).mean(-1, keepdim=True))
+    return dx.to(x.dtype), (g * (wide if narrow else y)).sum(0).to(x.dtype)
+
+
+FEW = {
+    "causal convolution": (causal_conv, without_last_step, (2, 3, 8), (3, 4)),
+    "layer norm": (scaled_norm, of_what_is_not_normalised, (5, 8), (8,)),
+    "layer norm of many": (scaled_norm, of_what_is_not_normalised, (64, 8), (8,)),
+}
+"""A function of inputs and a few parameters, and a rule that is wrong by a third of an entry of the
+parameters, in bfloat16 alone."""
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+@pytest.mark.parametrize("name", FEW)
+def test_a_few_parameters_that_are_off_in_sixteen_bits_alone_fail(name, seeds):
+    f, backward, *shapes = FEW[name]
+    for seed in seeds:
+        drawn = torch.Generator().manual_seed(1000 + seed)
+        inputs = tuple(torch.randn(*shape, generator=drawn).bfloat16() for shape in shapes)
+        right = in_narrow(f, lambda g: g, "bfloat16")
+        assert examine(right, inputs, seed=seed, blame=False).verdict is Verdict.PASS
+        report = examine(torch_function(f, backward), inputs, seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)
+
+
+def summed(x, w):
+    total = torch.zeros_like(x[0])
+    for row in x:
+        total = total + row * w
+    return total
+
+
+def decayed(x, w):
+    total = torch.zeros_like(x[0])
+    for row in x:
+        total = 0.95 * total + row * w
+    return total
+
+
+def normalised_by_squares(x, w):
+    mean = x.mean(-1, keepdim=True)
+    return (x - mean) / torch.sqrt(((x * x).mean(-1, keepdim=True) - mean**2).abs() + 1e-2) * w
+
+
+NAIVE = {
+    "a bias of many": (lambda x, b: x + b, (2000, 4), (4,)),
+    "a scale of many": (lambda x, a: x * a, (2000, 1), (1,)),
+    "a loop": (decayed, (100, 2), (2,)),
+    "a loop that grows": (lambda x, w: summed(x.abs(), w), (100, 2), (2,)),
+    "a temperature": (lambda x, t: torch.softmax(3 * x / (t.abs() + 0.5), -1), (8, 6), (1,)),
+    "a small matrix": (lambda x, w: torch.tanh(x @ w), (40, 5), (5, 2)),
+    "a norm": (lambda x: x / torch.sqrt((x * x).sum()), (4,)),
+    "a long norm": (lambda x: x / torch.sqrt((x * x).sum()), (500,)),
+    "a norm by squares": (normalised_by_squares, (16, 8), (8,)),
+    "a variance by squares": (lambda x: ((3 + x) ** 2).mean() - (3 + x).mean() ** 2, (6,)),
+    "attention": (lambda q, k, v: torch.softmax(q @ k.T, -1) @ v, (6, 4), (6, 4), (6, 4)),
+    "a convolution": (torch.nn.functional.conv1d, (2, 2, 40), (2, 2, 3)),
+    "a polynomial at its root": (lambda x: ((x - 3) * x + 3) * x - 1, (3,)),
+}
+"""Functions whose gradients lose digits where every operation is rounded to sixteen bits."""
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", NAIVE)
+def test_what_sixteen_bits_round_inside_of_a_right_rule_is_no_error(name, dtype, seeds):
+    f, *shapes = NAIVE[name]
+    for seed in seeds:
+        drawn = torch.Generator().manual_seed(seed)
+        inputs = [torch.randn(*shape, generator=drawn) for shape in shapes]
+        inputs = tuple(x.to(getattr(torch, dtype)) for x in inputs)
+        report = examine(in_narrow(f, lambda g: g, dtype), inputs, seed=seed, blame=False)
+        assert report.verdict is not Verdict.FAIL, str(report)
+
+
+@pytest.mark.backend("jax")
+@over_seeds(12)
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_what_leaves_the_range_of_float16_inside_is_a_note_at_every_seed(by_hand, seeds):
+    """From 255 on `(1 + x)**2` is infinite in float16, in what JAX derives as well."""
+    f = reciprocal = lambda x: 1 / (1 + x)
+    if by_hand:
+        f = jax.custom_vjp(reciprocal)
+        f.defvjp(lambda x: (reciprocal(x), x), lambda x, w: (-w / (1 + x) ** 2,))
+    for seed in seeds:
+        report = examine(f, (jnp.array([300.0], jnp.float16),), seed=seed, blame=False)
+        assert report.verdict is Verdict.PASS, str(report)
+        assert Status.INACCURATE in {finding.status for finding in report.findings}
+
+
+@pytest.mark.backend("jax")
+@over_seeds(10)
+@pytest.mark.parametrize("x", [2.0, 300.0])
+def test_a_derivative_that_float16_leaves_out_everywhere_fails(x, seeds):
+    f = jax.custom_vjp(reciprocal := lambda x: 1 / (1 + x))
+
+    def backward(x, w):
+        return (jnp.where(x.dtype == jnp.float16, 0, -w / (1 + x) / (1 + x)),)
+
+    f.defvjp(lambda x: (reciprocal(x), x), backward)
+    for seed in seeds:
+        report = examine(f, (jnp.array([x], jnp.float16),), seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL, str(report)

@@ -54,6 +54,7 @@ from adjudge.jacobian.rounding import (
     points_within_rounding,
     random_probes,
     relative_bias,
+    representable_within_bounds,
     rounding_part,
     scatter,
 )
@@ -96,6 +97,7 @@ __all__ = [
     "points_within_rounding",
     "random_probes",
     "relative_bias",
+    "representable_within_bounds",
     "rounding_part",
     "scatter",
 ]

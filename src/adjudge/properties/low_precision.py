@@ -29,7 +29,9 @@ from adjudge.constants import (
     FAR_DISTANCES,
     FEW_SIDES,
     INSIDE_FACTOR,
+    LOST_MAGNITUDES,
     LOST_PART,
+    LOST_SIZE,
     NARROW_BIAS_UNITS,
     NEAR_DISTANCES,
     ONE_SIDE,
@@ -41,6 +43,7 @@ from adjudge.constants import (
     SINGLE_BIAS_UNITS,
     SMALL_NARROW_PROBES,
     STANDARD_ERRORS,
+    SURE_SIDE,
     WRONG_FACTOR,
 )
 from adjudge.errors import attempt
@@ -56,7 +59,7 @@ from adjudge.findings import (
     along_random,
     entry_name,
 )
-from adjudge.floats import Vector, norm
+from adjudge.floats import Vector, norm, of_short_range
 from adjudge.jacobian import (
     Array,
     DerivativeAtPoints,
@@ -72,6 +75,7 @@ from adjudge.jacobian import (
     points_within_rounding,
     random_probes,
     relative_bias,
+    representable_within_bounds,
     scatter,
 )
 from adjudge.problem import Space, Stream, generator, random_entries
@@ -236,10 +240,13 @@ class _LowPrecision:
         shifted = self.first and bool(np.any(value.ratio > WRONG_FACTOR))
         not_finite = np.flatnonzero(found.not_finite)
         alike = np.zeros(self.of.size, bool)
+        sided: NDArray[np.intp] | None = None
         if not (suspects.size or not_finite.size):
             alike = self._off_alike(found)
+            sided = self._off_to_one_side(found)
+        some_sided = sided is not None and bool(sided.size)
         error: _Error | None = None
-        if suspects.size or np.any(biased) or shifted or np.any(alike):
+        if suspects.size or np.any(biased) or shifted or np.any(alike) or some_sided:
             points = [*points_around(x, self.seed, self.eps)]
             around = self._pair(points)
             moved = self._values_off(value, around)
@@ -255,13 +262,24 @@ class _LowPrecision:
                 self.nothing = replace(
                     self.nothing, value=self._value(close, int(np.argmax(value.ratio)))
                 )
-            error = self._error(found, close, around, biased, alike=alike, shifted=shifted)
-            if np.any(moved) and (error is not None or not_finite.size):
-                return replace(self.nothing, different=Refusal.OTHER_VALUE)
-            if error is not None and (self._f_is_off(points, around) or self._rounds_with_size()):
-                error = None
-            if error is not None and not error.settled:
-                error = self._beyond_rounding(error, found, shifted=shifted)
+            # What is off to one side comes last, since it takes many points.
+            ways = (
+                partial(self._error, found, close, around, biased, alike=alike, shifted=shifted),
+                partial(self._sided, sided, found, around, shifted=shifted),
+            )
+            for way in ways:
+                error = way()
+                if np.any(moved) and (error is not None or not_finite.size):
+                    return replace(self.nothing, different=Refusal.OTHER_VALUE)
+                if error is not None and (
+                    self._f_is_off(points, around) or self._rounds_with_size()
+                ):
+                    error = None
+                if error is not None and not error.settled:
+                    error = self._beyond_rounding(error, found, shifted=shifted)
+                error = self._within_range(error, found)
+                if error is not None:
+                    break
         if not_finite.size:
             error = _Error(not_finite)
         if error is None and not np.any(found.ratio > 1):
@@ -372,6 +390,88 @@ class _LowPrecision:
                     alike = (together - len(e)) / (len(e) * (len(e) - 1))
                     off[part] |= alike > 1 / 2
         return off
+
+    def _off_to_one_side(self, found: Deviation) -> NDArray[np.intp]:
+        """Returns the entries farthest beyond what rounding may be that are off to one side at
+        nearly all of many points, for probes of other magnitudes at each.
+
+        In sixteen bits what may be rounding is a third of an entry, more where it cancels, and
+        what is off by less was taken for rounding unseen: a term that is missing in the rule, or
+        a wrong sign, passed in leaves of few entries at most seeds. Rounding puts an entry to
+        either side of the exact one, at points so far apart that nothing is rounded alike at two
+        of them. What is zero throughout has gone below the numbers of the dtype, or beyond. The
+        rule is ours.
+        """
+        none = np.zeros(0, np.intp)
+        if self.eps <= COARSE_EPS or isinstance(self.high, Replayed):
+            return none
+        suspects = found.suspects(1.0)
+        suspects = suspects[~found.absent[suspects]]
+        if not suspects.size:
+            return none
+        distances = [SIDE_DISTANCE] * SIDE_POINTS
+        points = [*points_around(self.low.problem, self.seed, self.eps, distances)]
+        sided = np.zeros(suspects.size, bool)
+        for probe in range(len(self.probes)):
+            few = self._side_of(points[:FEW_SIDES], probe, suspects)
+            if np.any((np.abs(few[0]) >= ONE_SIDE) & ~sided):
+                share, count = self._side_of(points, probe, suspects)
+                sided |= (np.abs(share) >= SURE_SIDE) & (count >= ENOUGH_SIDES)
+        return suspects[sided]
+
+    def _side_of(
+        self, points: Sequence[Vector], probe: int, entries: NDArray[np.intp]
+    ) -> tuple[Array, NDArray[np.intp]]:
+        """Returns at which part of the points that count these entries are off to one side by more
+        than their own rounding for a probe, with its sign, and how many points count.
+        """
+        at = self._pair(points, alone=probe)
+        e, g = finite_deviation(*(side.take(probe)[:, entries] for side in at))
+        beyond = np.sign(e) * (np.abs(e) > self.few * np.abs(g))
+        counts = (e != 0) | (g != 0)
+        return _sides(beyond, counts), np.sum(counts, axis=0)
+
+    def _sided(
+        self, sided: NDArray[np.intp] | None, found: Deviation, around: AtPoints, *, shifted: bool
+    ) -> _Error | None:
+        """Returns those entries that are off to one side by what no rounding of f or its rule
+        makes, and f does not hide; `sided` are these entries, where they are known.
+        """
+        off = found.off
+        if sided is None:
+            sided = self._off_to_one_side(found)
+        sided = sided[off[sided] > INSIDE_FACTOR * self._rounding_inside.derivative[sided]]
+        if sided.size:
+            sided = sided[off[sided] > self._rounding_of_rule(found, shifted=shifted)[sided]]
+        own = off[sided] * self.sides.selected_within(around, sided) if sided.size else off[sided]
+        shown = [
+            k
+            for k, one in enumerate(own)
+            if not self.sides.hides(around, np.array([one]), sided[k : k + 1])
+        ]
+        return _Error(sided[shown], settled=True) if shown else None
+
+    def _within_range(self, error: _Error | None, found: Deviation) -> _Error | None:
+        """Returns an error without small entries that are zero since numbers inside of the rule
+        have left a short range; `None` where nothing is left of it.
+
+        `-w / (1 + x)**2` in float16 divides by infinity from 255 on. The formula is right there,
+        and the rule that an engine derives does the same. At other magnitudes of x such an entry
+        is not zero, and one that the rule leaves out is. Whether points around x lie below 255 is
+        chance: without this the verdict changes from seed to seed.
+        """
+        if error is None or not of_short_range(self.eps):
+            return error
+        lost = error.entries[(found.absent & (found.size < LOST_SIZE))[error.entries]]
+        if not lost.size:
+            return error
+        x = self.low.problem
+        points = [representable_within_bounds(x, part * x.origin) for part in LOST_MAGNITUDES]
+        at = DerivativeAtPoints(self.low, self.letter, points, self.probes, from_x=False)
+        rows = np.concatenate([at.take(k)[:, lost] for k in range(len(self.probes))])
+        lost = lost[np.any(np.isfinite(rows) & (rows != 0), axis=0)]
+        entries = np.setdiff1d(error.entries, lost)
+        return replace(error, entries=entries) if entries.size else None
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
