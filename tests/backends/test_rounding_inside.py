@@ -499,3 +499,30 @@ def test_a_jvp_of_a_vjp_that_drops_small_tangents_is_not_linear(rule, dtype, see
         )
 
         assert report.verdict is Verdict.FAIL, str(report)
+
+
+ACTIVATIONS = {
+    "gelu": (lambda x: torch.nn.functional.gelu(x), lambda x: jax.nn.gelu(x, approximate=False), 2),
+    "gated": (lambda x: x * (1 + torch.tanh(x)), lambda x: x * (1 + jnp.tanh(x)), 4),
+    "normal": (lambda x: torch.special.ndtr(x), lambda x: (1 + jax.lax.erf(x / 2**0.5)) / 2, 4),
+}
+"""One function in PyTorch, in JAX, and the spread of the activations that it is looked at."""
+
+
+@cells("name", torch=ACTIVATIONS, jax=[long(name) for name in ACTIVATIONS])
+@over_seeds(10)
+@pytest.mark.parametrize("size", [32, long(8192)])
+@pytest.mark.parametrize("dtype", ["float64", long("float32"), long("bfloat16")])
+def test_an_activation_whose_factor_has_few_bits_left_passes(
+    adjudge_backend, name, dtype, size, seeds
+):
+    in_torch, in_jax, spread = ACTIVATIONS[name]
+    for seed in seeds_of(adjudge_backend, seeds):
+        at = spread * normal(seed, size)
+        at[:2] = 1.0, -8.0
+        if adjudge_backend.name == "jax":
+            function, x = in_jax, jnp.asarray(at, dtype=dtype)
+        else:
+            function, x = in_torch, torch.tensor(at, dtype=getattr(torch, dtype))
+            x.requires_grad_()
+        assert examine(function, x, seed=seed, blame=False).verdict is Verdict.PASS

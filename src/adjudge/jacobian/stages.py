@@ -2003,7 +2003,9 @@ class MeanSlopes(Stage):
     beside it is not believed.
 
     What is found for an entry is its derivative to a tenth, which is all that f shows of it; a
-    projection, in which single entries would hide in as much, is left open. For each of a few
+    projection, in which single entries would hide in as much, is left open. Beside an exact
+    reference, which needs no step, what is known to a tenth and off by no more than that rounding
+    passes as well. For each of a few
     steps it costs two evaluations, and three and one of the derivative at each node of the
     quadrature (Gauss-Legendre, which is standard). Ours.
     """
@@ -2023,6 +2025,9 @@ class MeanSlopes(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         columns, problem, found = trial.columns, trial.columns.problem, trial.column
+        if found.from_reference:
+            compared = [self._beside_exact(trial, one) for one in trial.compared]
+            return trial.with_compared(compared, self.name)
         longest = min(LONGEST_STEP * found.tangent.length, problem.longest_step(found.vector))
         for k in range(MEAN_STEPS):
             rows = [self._rows(trial, one) for one in trial.compared]
@@ -2041,18 +2046,33 @@ class MeanSlopes(Stage):
         return trial
 
     @staticmethod
-    def _rows(trial: Trial, one: ModeComparison) -> list[int]:
-        """Returns the rows that are left and off by no more than rounding of the leaf makes of a
-        difference over the step that was taken.
+    def _beside_exact(trial: Trial, one: ModeComparison) -> ModeComparison:
+        """Returns the comparison with an exact reference without what it leaves open though it is
+        known to a tenth, and off by no more than rounding of the leaf over the scale of x.
         """
         comparison, found = one.comparison, trial.column
+        if one.kind == "first":
+            return one
+        off, unit = comparison.difference, _unit_of_leaf(trial.columns)
+        room = MEAN_UNITS * trial.columns.row_errors(one.kind, unit)[: off.size]
+        known = comparison.undecided & (off <= MEAN_BAR * np.abs(comparison.automatic))
+        known &= off * found.tangent.length <= room
+        error = np.where(known, off, comparison.error)
+        return one._replace(comparison=replace(comparison, error=error, by_mean=known))
+
+    @staticmethod
+    def _rows(trial: Trial, one: ModeComparison) -> list[int]:
+        """Returns the rows that fail by no more than rounding of the leaf makes of a difference
+        over the step that was taken.
+        """
+        comparison = one.comparison
         if one.kind == "first":
             return []
         unit = trial.columns.row_errors(one.kind, _unit_of_leaf(trial.columns))
         known = np.isfinite(comparison.automatic) & (comparison.automatic != 0)
-        rounded = comparison.difference * abs(found.step) <= MEAN_UNITS * unit[: known.size]
-        left = comparison.undecided if found.from_reference else comparison.fails & rounded
-        return worst_entries(comparison, left & known)
+        off = comparison.difference * abs(trial.column.step)
+        rounded = off <= MEAN_UNITS * unit[: known.size]
+        return worst_entries(comparison, comparison.fails & rounded & known)
 
     @staticmethod
     def _by_mean(
@@ -2063,19 +2083,14 @@ class MeanSlopes(Stage):
         error, reference = comparison.error.copy(), comparison.reference.copy()
         shown = np.zeros(error.size, bool)
         for row, mean in zip(rows, _means(trial, one.kind, rows, sample), strict=True):
-            agrees = abs(mean.gap) <= mean.bar and (mean.refutes or not comparison.fails[row])
-            if not agrees:
+            if abs(mean.gap) > mean.bar or not mean.refutes:
                 continue
             sharp = mean.bar <= MEAN_BAR * abs(comparison.automatic[row])
             shown[row] = sharp and trial.column.tangent.coordinate is not None
-            if not trial.column.from_reference:
-                reference[row] = comparison.automatic[row] + mean.gap
-                error[row] = mean.bar if shown[row] else np.inf
-        opened = None if comparison.left_open is None else comparison.left_open & ~shown
+            reference[row] = comparison.automatic[row] + mean.gap
+            error[row] = mean.bar if shown[row] else np.inf
         shown |= False if comparison.by_mean is None else comparison.by_mean
-        comparison = replace(
-            comparison, error=error, reference=reference, left_open=opened, by_mean=shown
-        )
+        comparison = replace(comparison, error=error, reference=reference, by_mean=shown)
         return one._replace(comparison=comparison)
 
 

@@ -62,6 +62,47 @@ def test_entries_show_over_long_steps_beside_one_that_is_far_larger(large, seeds
         assert examine(squares(1.2), x, seed=seed, blame=False).verdict is Verdict.FAIL
 
 
+BESIDE_LARGE = {
+    "squares": (lambda x: x * x, lambda x: 2 * x, [1e3, -700.0, 0.1, 2e3], 1e-2),
+    "smaller squares": (lambda x: x * x, lambda x: 2 * x, [1e3, -700.0, 0.01, 2e3], 3e-2),
+    "powers": (
+        lambda x: np.abs(x) ** 1.5,
+        lambda x: 1.5 * np.sqrt(np.abs(x)) * np.sign(x),
+        [1e3, -700.0, 0.05, 2e3],
+        1e-2,
+    ),
+    "a sum": (
+        lambda x: x + np.tanh(x),
+        lambda x: 2 - np.tanh(x) ** 2,
+        [1e6, 2e6, 0.01, 3e5],
+        1e-2,
+    ),
+    "exponentials": (np.exp, np.exp, [20.0, 18.0, -1.0, 15.0], 5e-2),
+    "fourth powers": (lambda x: x**4, lambda x: 4 * x**3, [30.0, -20.0, 0.05, 3.0], 5e-2),
+}
+"""A function of each entry, its derivative, where its sum is looked at, and the part that the third
+entry is off by."""
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("name", BESIDE_LARGE)
+def test_an_error_of_some_hundredths_shows_in_an_entry_beside_far_larger_ones(name, seeds):
+    """A second ladder that stopped short of the first one had a bar of a tenth of such an entry."""
+    function, derivative, at, part = BESIDE_LARGE[name]
+
+    def total(factor):
+        factors = np.asarray([1.0, 1.0, factor, 1.0])
+        return ByHand(lambda x: np.sum(function(x)), vjp=lambda x, w: w * factors * derivative(x))
+
+    for seed in seeds:
+        right = examine(total(1.0), np.asarray(at), seed=seed)
+        assert right.verdict is Verdict.PASS
+        assert right.power[1e-2] == 1.0
+        assert right.counts["evaluations"] <= 32
+        wrong = examine(total(1 + part), np.asarray(at), seed=seed, blame=False)
+        assert wrong.verdict is Verdict.FAIL
+
+
 @over_seeds(10)
 def test_a_zero_among_small_entries_is_compared_with_them(seeds):
     x = np.asarray([0.5, 0.2, -0.7, 1e5])
