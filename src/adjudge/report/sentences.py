@@ -805,7 +805,7 @@ def _narrow_wrong(detail: findings.NarrowWrong, finding: Finding) -> list[str]:
         f"{detail.dtype} derivative wrong: {detail.narrow:.6g}, {wide} {detail.double:.6g}"
         + (f", off by {part(off)}" if np.isfinite(off) else ""),
         *_two_precisions(detail),
-        f"{_off(detail)}{factor}: at every point and probe alike; rounding would change",
+        f"{_off(detail)}{factor}: alike at nearly all points and probes; rounding would change",
     ]
 
 
