@@ -400,13 +400,14 @@ def test_what_was_compared_twice_is_counted_once_among_what_would_show():
 @pytest.mark.parametrize("others", [(), (-35.7143,), (-14.3, -24.5, -35.7, 2.0)])
 def test_a_saturated_tail_is_no_kink(others):
     """`1 + erf(x)` at -25 has the same ball in 128 bits and in 512, as the hull of two branches
-    has: the right derivative of a gelu at -8.3 failed beside it by the steps of its values.
+    has: the right derivative of a gelu at -8.3 failed beside it by the steps of its values. It is
+    off by the rounding of that sum, which is 4e-3 of it.
     """
     x = tensor(18.0, *others, -8.306813671257029)
     for seed in range(3):
         right = examine(torch.nn.functional.gelu, x, seed=seed, blame=False)
         wrong = examine(planted(torch.nn.functional.gelu, gelu_slope, 1.01), x, seed=seed)
-        assert right.verdict is OPEN, right
+        assert right.verdict is PASS, right
         assert wrong.verdict is FAIL, wrong
 
 

@@ -2003,10 +2003,10 @@ class MeanSlopes(Stage):
     beside it is not believed.
 
     What is found for an entry is its derivative to a tenth, which is all that f shows of it; a
-    projection, in which single entries would hide in as much, is left open. Beside an exact
-    reference, which needs no step, what is known to a tenth and off by no more than that rounding
-    passes as well. For each of a few steps it costs two evaluations, and two and one of the
-    derivative at each node of the quadrature (Gauss-Legendre, which is standard). Ours.
+    projection, in which single entries would hide in as much, is left open. Beside a replay, which
+    needs no step, what is known to a tenth and off by no more than that rounding passes as well.
+    For each of a few steps it costs two evaluations, and two and one of the derivative at each node
+    of the quadrature (Gauss-Legendre, which is standard). Ours.
     """
 
     name = "means over longer steps"
@@ -2019,13 +2019,15 @@ class MeanSlopes(Stage):
             return False
         if trial.confirmed or (trial.fails and columns.contradicted):
             return False
+        if trial.column.from_reference and trial.decided_by != ExactReplay.name:
+            return False  # whoever asks for a reference wants to know
         double = columns.base.coarsest_eps <= DOUBLE and not columns.tolerance.inside
         return double and columns.tolerance.automatic and trial.left
 
     def apply(self, trial: Trial) -> Trial:
         columns, problem, found = trial.columns, trial.columns.problem, trial.column
         if found.from_reference:
-            compared = [self._beside_exact(trial, one) for one in trial.compared]
+            compared = [self._beside_replay(trial, one) for one in trial.compared]
             return trial.with_compared(compared, self.name)
         longest = min(LONGEST_STEP * found.tangent.length, problem.longest_step(found.vector))
         for k in range(MEAN_STEPS):
@@ -2045,9 +2047,9 @@ class MeanSlopes(Stage):
         return trial
 
     @staticmethod
-    def _beside_exact(trial: Trial, one: ModeComparison) -> ModeComparison:
-        """Returns the comparison with an exact reference without what it leaves open though it is
-        known to a tenth, and off by no more than rounding of the leaf over the scale of x.
+    def _beside_replay(trial: Trial, one: ModeComparison) -> ModeComparison:
+        """Returns the comparison with a replay without what it leaves open though it is known to a
+        tenth, and off by no more than rounding of the leaf over the scale of x.
         """
         comparison, found = one.comparison, trial.column
         if one.kind == "first":
