@@ -123,6 +123,7 @@ def shown_in_double(check):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.backend("jax")
 def test_jax_conforms_in_every_dtype_and_with_every_fault():
     before = {check.id for check in checks("jax")}

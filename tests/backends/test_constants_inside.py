@@ -61,7 +61,7 @@ CONSTANTS = {
     "a compiled range": lambda xp, x: xp.sin(x) * jax.jit(lambda: xp.arange(3, dtype=xp.float32))(),
 }
 SHAPES = {"a loss of labels": (3, 3), "a causal mask": (3, 3)}
-JAX = [long("a unit matrix"), long("a mask"), "numbers", long("a range"), "a compiled range"]
+JAX = [long("a unit matrix"), long("a mask"), "numbers", long("a range"), long("a compiled range")]
 
 
 @over_seeds(2)

@@ -26,6 +26,7 @@ def draw(machine):
     return {"random numbers": (lambda: machine.cupy.random.rand(1), None)}
 
 
+@pytest.mark.long
 def test_cupy_conforms_on_two_devices(cupy):
     summary = assert_conforms("cupy", scenarios=KINDS, disturb=draw(cupy))
 

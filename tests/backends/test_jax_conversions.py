@@ -295,7 +295,7 @@ def of_scan(f, x, k):
     ("inside", "kind", "dtype", "cast"),
     [
         (of_rule, "vjp", "bfloat16", True),
-        (of_scan, "jvp", "bfloat16", False),
+        long(of_scan, "jvp", "bfloat16", False),
         long(of_rule, "jvp", "bfloat16", False),
         long(of_rule, "jvp", "float32", True),
         long(of_scan, "vjp", "bfloat16", True),

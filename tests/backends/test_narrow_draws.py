@@ -82,8 +82,8 @@ def judged(f, x, seed, modes=("R",)):
     return adjudge.examine(f, x, seed=seed, modes=list(modes), blame=False)
 
 
-IN_SIXTEEN_BITS = ("rand_like", "uniform_", "where converted")
-"""A call that reads the dtype, one that writes into an array, and a conversion beside it."""
+IN_SIXTEEN_BITS = ("rand_like", "uniform_")
+"""A call that reads the dtype, and one that writes into an array."""
 
 AS_THESE = ("rand of its dtype", "dithered", "a relaxed Bernoulli")
 """Functions of numbers that are drawn as those of others."""

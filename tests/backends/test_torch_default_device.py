@@ -66,6 +66,7 @@ def test_sparse_tensors_stay_where_they_are(elsewhere, layout, masked):
     assert check(3).verdict is Verdict.FAIL
 
 
+@pytest.mark.long
 def test_the_adapter_conforms_with_another_default_device(elsewhere):
     drawn = {"random numbers": (lambda: torch.rand(1, device="cpu"), None)}
     excused = {"FF": "PyTorch's forward mode does not nest"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenarios import over_seeds, seeds
+from scenarios import long, over_seeds, seeds
 
 import adjudge
 from adjudge import ByHand, Status, Verdict, examine
@@ -490,7 +490,7 @@ def smoothed(x, c):
 
 
 @over_seeds(10, always=4)
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("last", [long(False), True])
 def test_kernels_that_read_numbers_of_any_dtype_as_float32_are_judged_natively(last, seeds):
     """Handed float64 they make numbers of 1e-310 and others of their usual size."""
 
