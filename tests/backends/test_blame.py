@@ -1402,7 +1402,7 @@ def behind_what_is_scripted(torch, f):
 
 
 @pytest.mark.filterwarnings("ignore")  # those of torch.compile
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [long(False), True])
 def test_what_the_compiler_only_looks_at_is_no_step(torch, dynamic):
     rules = programs.rules("torch", "tanh", "factor")
     x = torch.rand(3, 4, dtype=torch.float64)

@@ -66,7 +66,7 @@ def test_a_wrong_rule_beside_samples_that_are_not_implicit_still_fails(sampler, 
 @pytest.mark.parametrize(
     ("modes", "factor"),
     [
-        (["R", "RR"], 1.0),
+        long(["R", "RR"], 1.0),
         (["R", "RR"], 1.01),
         (["F", "FF"], 1.0),
         long(["R", "FR"], 1.0),

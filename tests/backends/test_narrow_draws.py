@@ -143,7 +143,7 @@ JAX = {
 }
 
 
-LONG = ("gumbel", "a linear system", "normal", "categorical", "one number", "uniform")
+LONG = ("gumbel", "bernoulli", "a linear system", "normal", "categorical", "one number", "uniform")
 """What takes longest: other numbers are drawn alike, and go into other functions."""
 
 

@@ -474,7 +474,13 @@ def test_values_move_by_rounding_in_forward_mode_as_well(seed):
 @over_seeds(20, always=4)
 @pytest.mark.parametrize(
     ("dtype", "scale"),
-    [("float16", 10), ("bfloat16", 10), ("float32", 20), long("float16", 20), long("bfloat16", 5)],
+    [
+        ("float16", 10),
+        ("float32", 20),
+        long("bfloat16", 10),
+        long("float16", 20),
+        long("bfloat16", 5),
+    ],
 )
 def test_the_vjp_of_a_saturated_softmax_has_a_linear_jvp(dtype, scale, seeds):
     """Its values are differences of terms that they do not show, and the same all about x."""

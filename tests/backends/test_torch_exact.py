@@ -436,7 +436,7 @@ class Scaled(torch.autograd.Function):
         return ctx.factor * w, None
 
 
-@pytest.mark.parametrize("name", LEAPING)
+@pytest.mark.parametrize("name", [*LEAPING][-1:] + [long(name) for name in [*LEAPING][:-1]])
 def test_differences_of_a_function_that_leaps_by_rounding_do_not_outweigh_a_replay(name):
     f = LEAPING[name]
     right, wrong = set(), []
@@ -843,7 +843,7 @@ def packed(layer):
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [
-        ("LSTM", torch.float32),
+        long("LSTM", torch.float32),
         ("packed GRU", torch.float64),
         long("GRU", torch.float64),
         long("RNN", torch.float32),

@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 import pytest
-from scenarios import over_seeds, seeds
+from scenarios import long, over_seeds, seeds
 
 import adjudge
 from adjudge import Status, Verdict
@@ -202,7 +202,7 @@ def test_a_gpu_that_is_used_for_the_first_time_goes_back_to_its_seed(monkeypatch
     assert torch.equal(first, torch.rand(3, generator=gpu))
 
 
-@pytest.mark.parametrize("name", ["dropout", "in place", "noise"])
+@pytest.mark.parametrize("name", [long("dropout"), "in place", long("noise")])
 def test_the_rows_of_a_batch_draw_the_same_numbers(name, x):
     f = {
         "dropout": lambda x: functional.dropout(x, 0.3).tanh(),
