@@ -99,6 +99,10 @@ MEAN_UNITS = 8
 """Stairs that are meant and rounding on the way look alike but for their size. What f may be off
 the integral of its derivative is so many units of rounding of the largest number of its leaf: a sum
 and three functions on the way make as much. The value is ours."""
+MEAN_REACH = 1 / 16
+"""Over a short step every error of a rule is within rounding of f. Over a step of this part of x a
+value that is off by all of itself is not, where f has a bit or two left; what is off by no more
+there is left open, once short differences are refuted. The value is ours."""
 REFUTED = 8
 """Short differences are refuted over a longer step where their mean is off the motion of f by so
 many times what the mean of the automatic derivative is off. Without it a rule that is wrong between

@@ -63,6 +63,7 @@ from adjudge.constants import (
     MEAN_NODES,
     MEAN_PART,
     MEAN_POINTS,
+    MEAN_REACH,
     MEAN_STEPS,
     MEAN_UNITS,
     MOST_TRIED,
@@ -1999,8 +2000,8 @@ class MeanSlopes(Stage):
     the right derivative of a GELU fails in every layer of ten thousand numbers. By the fundamental
     theorem of calculus f moves over a step by the mean of its derivative. The right one obeys that
     where short differences do not, and what f is off by is no more than rounding of the largest
-    number of its leaf. Stairs that are taller are meant. A rule that has another value at x than
-    beside it is not believed.
+    number of its leaf. Stairs that are taller are meant. A value that is another one at x alone was
+    left open before, as rounding or a kink is.
 
     What is found for an entry is its derivative to a tenth, which is all that f shows of it; a
     projection, in which single entries would hide in as much, is left open. Beside a replay, which
@@ -2086,9 +2087,10 @@ class MeanSlopes(Stage):
         error, reference = comparison.error.copy(), comparison.reference.copy()
         shown = np.zeros(error.size, bool)
         for row, mean in zip(rows, _means(trial, one.kind, rows, sample), strict=True):
-            if abs(mean.gap) > mean.bar or not mean.refutes:
+            agrees = abs(mean.gap) <= mean.bar
+            if not mean.refutes or not (agrees or mean.rounded):
                 continue
-            sharp = mean.bar <= MEAN_BAR * abs(comparison.automatic[row])
+            sharp = agrees and mean.bar <= MEAN_BAR * abs(comparison.automatic[row])
             shown[row] = sharp and trial.column.tangent.coordinate is not None
             reference[row] = comparison.automatic[row] + mean.gap
             error[row] = mean.bar if shown[row] else np.inf
@@ -2107,6 +2109,9 @@ class Mean(NamedTuple):
     more than rounding."""
     refutes: bool
     """Whether f moves otherwise than differences over short steps say all along the longer one."""
+    rounded: bool
+    """Whether f is off the integral by no more than rounding over a step that is long enough for
+    an error to show, also by what the line adds."""
 
 
 def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list[Mean]:
@@ -2124,7 +2129,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
         point = representable_within_bounds(problem, problem.origin + t * h * found.vector)
         there = columns.estimator.at(point).along(found.tangent)
         if there.sample is None:
-            return [Mean(0.0, np.inf, refutes=False) for _ in rows]
+            return [Mean(0.0, np.inf, refutes=False, rounded=False) for _ in rows]
         claims.append(automatic.at(point))
         slopes.append(columns.row_values(kind, there.estimate.value[:count])[rows])
         # An output is rounded by itself; what is usual in its leaf would hide the stairs of others.
@@ -2134,31 +2139,30 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
         motions.append(motion((there.sample.plus + there.sample.minus) / 2))
     claimed, moved = np.array(claims), np.array([*motions, motion(sample.plus)])
     short, bar_of_short = weights @ np.array(slopes) / 2, weights @ np.array(bars) / 2
-    at, here = np.array([-1.0, *nodes, 1.0]), automatic.at(None)
-    unit = _unit_of_leaf(columns)
+    at, unit = np.array([-1.0, *nodes, 1.0]), _unit_of_leaf(columns)
     if found.tangent.coordinate is not None:  # along all of x what stands still may be rounding
         unit = np.where((sample.plus != sample.minus)[:count], unit, 0.0)
     room = MEAN_UNITS * columns.row_errors(kind, unit)[rows]
     if kind == "rows" and not columns.of_one_entry and not columns.probes.full:
         # What a function is off by may be alike in all entries, and add up.
         room = room * math.sqrt(np.count_nonzero(unit))
-    means = []
+    means, long = [], h >= MEAN_REACH * found.tangent.length
     for k in range(len(rows)):
         if not (np.isfinite(claimed[:, k]).all() and np.isfinite(moved[:, k]).all()):
-            means.append(Mean(0.0, np.inf, refutes=False))
+            means.append(Mean(0.0, np.inf, refutes=False, rounded=False))
             continue
         fit = np.polynomial.Legendre.fit(nodes, claimed[:, k], MEAN_NODES - 1, [-1, 1])
         rest = moved[:, k] - h * fit.integ(lbnd=0)(at)
         level, gap = np.polynomial.polynomial.polyfit(at, rest, 1)
         scatter = rest - level - gap * at
         bar = float(MEAN_BARS * norm(scatter) / math.sqrt(at.size - 2) / norm(at) / h)
-        other = abs(fit(0.0) - here[k]) > MEAN_BAR * abs(here[k])
-        if other or np.max(np.abs(scatter)) > room[k]:
+        if np.max(np.abs(scatter)) > room[k]:
             bar = np.inf
         slope = (moved[-1, k] - moved[0, k]) / (2 * h)
         off = REFUTED * abs(weights @ claimed[:, k] / 2 - slope)
         refutes = bool(abs(short[k] - slope) > off + bar_of_short[k])
-        means.append(Mean(gap / h, bar, refutes))
+        rounded = bool(long and np.max(np.abs(rest)) <= room[k])
+        means.append(Mean(gap / h, bar, refutes, rounded))
     return means
 
 
