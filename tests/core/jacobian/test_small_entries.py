@@ -103,6 +103,16 @@ def test_an_error_of_some_hundredths_shows_in_an_entry_beside_far_larger_ones(na
         assert wrong.verdict is Verdict.FAIL
 
 
+@over_seeds(10, always=5)
+def test_the_noise_of_short_differences_refutes_nothing(seeds):
+    """Of the entry of 1e-3 f shows a fifth over long steps, and nothing over short ones."""
+    factors, at = np.asarray([1.0, 1.0, 1.2, 1.0]), np.asarray([1e3, -700.0, 1e-3, 2e3])
+    wrong = ByHand(lambda x: np.sum(x * x), vjp=lambda x, w: 2 * w * factors * x)
+
+    for seed in seeds:
+        assert examine(wrong, at, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
 @over_seeds(10)
 def test_a_zero_among_small_entries_is_compared_with_them(seeds):
     x = np.asarray([0.5, 0.2, -0.7, 1e5])
