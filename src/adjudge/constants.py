@@ -99,6 +99,10 @@ MEAN_UNITS = 8
 """Stairs that are meant and rounding on the way look alike but for their size. What f may be off
 the integral of its derivative is so many units of rounding of the largest number of its leaf: a sum
 and three functions on the way make as much. The value is ours."""
+FEW_UNITS = 2.0**12
+"""Stairs of rounding are longer than the steps of a ladder where a value is no more than so many
+units of rounding of the largest number of its leaf. What is larger shows its own slope, and stairs
+or waves that it has beside 1e10 were taken for rounding without this bound. The value is ours."""
 MEAN_REACH = 1 / 16
 """Over a short step every error of a rule is within rounding of f. Over a step of this part of x a
 value that is off by all of itself is not, where f has a bit or two left; what is off by no more

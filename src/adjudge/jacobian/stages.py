@@ -34,6 +34,7 @@ from adjudge.constants import (
     FAR_LARGER,
     FAR_STEP,
     FAST_PART,
+    FEW_UNITS,
     FEWEST_WEIGHED,
     FOLLOWED_DISTANCES,
     FOLLOWED_PART,
@@ -2000,8 +2001,8 @@ class MeanSlopes(Stage):
     the right derivative of a GELU fails in every layer of ten thousand numbers. By the fundamental
     theorem of calculus f moves over a step by the mean of its derivative. The right one obeys that
     where short differences do not, and what f is off by is no more than rounding of the largest
-    number of its leaf. Stairs that are taller are meant. A value that is another one at x alone was
-    left open before, as rounding or a kink is.
+    number of its leaf, beside which its value has few bits left. Other stairs are meant. A rule
+    that has another value at x than beside it is not believed.
 
     What is found for an entry is its derivative to a tenth, which is all that f shows of it; a
     projection, in which single entries would hide in as much, is left open. Beside a replay, which
@@ -2042,9 +2043,10 @@ class MeanSlopes(Stage):
             compared = [self._by_mean(trial, one, some, taken[0]) for one, some in both]
             trial = trial.with_compared(compared, self.name)
             if trial.decided_by == self.name and trial.rounded is None:
-                moves = np.abs(found.estimate.value[: columns.base.Y.size]) * abs(found.step)
-                unit = MEAN_UNITS * _unit_of_leaf(columns)
-                trial = replace(trial, rounded=MEAN_BAR * moves <= unit)
+                count, unit = columns.base.Y.size, _unit_of_leaf(columns)
+                moves = np.abs(found.estimate.value[:count]) * abs(found.step)
+                few = np.abs(columns.base.values[:count]) <= FEW_UNITS * unit
+                trial = replace(trial, rounded=few & (MEAN_BAR * moves <= MEAN_UNITS * unit))
         return trial
 
     @staticmethod
@@ -2065,15 +2067,18 @@ class MeanSlopes(Stage):
     @staticmethod
     def _rows(trial: Trial, one: ModeComparison) -> list[int]:
         """Returns the rows that fail by no more than rounding of the leaf makes of a difference
-        over the step that was taken.
+        over the step that was taken, and whose values have few bits left beside that rounding.
         """
         comparison = one.comparison
         if one.kind == "first":
             return []
-        unit = trial.columns.row_errors(one.kind, _unit_of_leaf(trial.columns))
+        columns = trial.columns
         known = np.isfinite(comparison.automatic) & (comparison.automatic != 0)
+        unit = columns.row_errors(one.kind, _unit_of_leaf(columns))[: known.size]
+        own = np.abs(columns.base.values[: columns.base.Y.size])
+        known &= columns.row_errors(one.kind, own)[: known.size] <= FEW_UNITS * unit
         off = comparison.difference * abs(trial.column.step)
-        rounded = off <= MEAN_UNITS * unit[: known.size]
+        rounded = off <= MEAN_UNITS * unit
         return worst_entries(comparison, comparison.fails & rounded & known)
 
     @staticmethod
@@ -2087,7 +2092,7 @@ class MeanSlopes(Stage):
         error, reference = comparison.error.copy(), comparison.reference.copy()
         shown = np.zeros(error.size, bool)
         for row, mean in zip(rows, _means(trial, one.kind, rows, sample), strict=True):
-            agrees = abs(mean.gap) <= mean.bar
+            agrees = np.isfinite(mean.bar) and abs(mean.gap) <= mean.bar
             if not mean.refutes or not (agrees or mean.rounded):
                 continue
             sharp = agrees and mean.bar <= MEAN_BAR * abs(comparison.automatic[row])
@@ -2139,7 +2144,8 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
         motions.append(motion((there.sample.plus + there.sample.minus) / 2))
     claimed, moved = np.array(claims), np.array([*motions, motion(sample.plus)])
     short, bar_of_short = weights @ np.array(slopes) / 2, weights @ np.array(bars) / 2
-    at, unit = np.array([-1.0, *nodes, 1.0]), _unit_of_leaf(columns)
+    at, here = np.array([-1.0, *nodes, 1.0]), automatic.at(None)
+    unit = _unit_of_leaf(columns)
     if found.tangent.coordinate is not None:  # along all of x what stands still may be rounding
         unit = np.where((sample.plus != sample.minus)[:count], unit, 0.0)
     room = MEAN_UNITS * columns.row_errors(kind, unit)[rows]
@@ -2156,12 +2162,13 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
         level, gap = np.polynomial.polynomial.polyfit(at, rest, 1)
         scatter = rest - level - gap * at
         bar = float(MEAN_BARS * norm(scatter) / math.sqrt(at.size - 2) / norm(at) / h)
-        if np.max(np.abs(scatter)) > room[k]:
+        apart = abs(fit(0.0) - here[k])
+        if apart > MEAN_BAR * abs(here[k]) or np.max(np.abs(scatter)) > room[k]:
             bar = np.inf
         slope = (moved[-1, k] - moved[0, k]) / (2 * h)
         off = REFUTED * abs(weights @ claimed[:, k] / 2 - slope)
         refutes = bool(abs(short[k] - slope) > off + bar_of_short[k])
-        rounded = bool(long and np.max(np.abs(rest)) <= room[k])
+        rounded = bool(long and np.max(np.abs(rest)) + apart * h <= room[k])
         means.append(Mean(gap / h, bar, refutes, rounded))
     return means
 

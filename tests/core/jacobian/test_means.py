@@ -100,6 +100,31 @@ def test_a_wrong_rule_fails_on_stairs_of_rounding(factor, seeds):
         assert report.verdict is Verdict.FAIL
 
 
+BESIDE_LARGE = {
+    "stairs": (lambda x: x * np.floor(16 * x) / 16, lambda x: 2 * x),
+    "fine stairs": (lambda x: x * np.floor(1024 * x) / 1024, lambda x: 2 * x),
+    "waves": (lambda x: x + np.sin(2.0**13 * x) / 2**13, np.ones_like),
+    "fine waves": (lambda x: x + np.sin(2.0**17 * x) / 2**17, np.ones_like),
+}
+"""A function of x, and its mean slope: what is off by that is no rounding beside 1e10."""
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("name", BESIDE_LARGE)
+def test_the_mean_slope_of_what_f_shows_beside_a_large_output_fails(name, mode, seeds):
+    """A value that is far above the rounding of the largest one shows a slope of its own."""
+    f, slope = BESIDE_LARGE[name]
+    rule = ByHand(
+        lambda x: np.append(1e10 * x[:1], f(x[1:])),
+        vjp=lambda x, w: w * np.append(1e10, slope(x[1:])),
+    )
+
+    for seed in seeds:
+        report = examine(rule, np.asarray([0.7, 1.31]), mode=mode, seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL
+
+
 @over_seeds(10)
 def test_what_stands_still_at_zero_does_not_fail_with_a_derivative_below_its_rounding(seeds):
     """A claim that is larger than the rounding of its leaf is wrong."""
