@@ -449,9 +449,7 @@ class Comparison:
             # reference never moves.
         ):
             wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
-            for known in (self.residue, self.by_mean):
-                if known is not None:
-                    wide &= ~known
+            wide &= ~self._known_otherwise
             return np.asarray(reference_missing | (self._left_to_bars & wide))
         # In sixteen bits the error bar exceeds every small derivative, and nearly all checks
         # would stay open.
@@ -464,12 +462,19 @@ class Comparison:
         rounding_level = (np.abs(self.automatic) <= self.scales.quantum) & ~self.negligible
         still = ~self.moved
         wide = (wide & ~still) | ((self.automatic != 0) & (wide | rounding_level) & still)
-        for known in (self.residue, self.by_mean):
-            if known is not None:
-                wide &= ~known
+        wide &= ~self._known_otherwise
         if self.left_open is not None:
             wide = wide | self.left_open
         return np.asarray(reference_missing | (self._left_to_bars & wide))
+
+    @property
+    def _known_otherwise(self) -> NDArray[np.bool_]:
+        """The entries of which a further search says enough, however wide their error bars are."""
+        known = np.zeros(self.automatic.size, bool)
+        for found in (self.residue, self.by_mean):
+            if found is not None:
+                known |= found
+        return known
 
     @property
     def _left_to_bars(self) -> NDArray[np.bool_]:

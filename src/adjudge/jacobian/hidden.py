@@ -22,7 +22,7 @@ from adjudge.estimate import Column, sample_at
 from adjudge.floats import Vector, chunks, lowest_bit, norm
 from adjudge.jacobian.column import ColumnBlock, Columns, RowKind
 from adjudge.jacobian.comparison import Comparison
-from adjudge.jacobian.stages import Trial
+from adjudge.jacobian.stages import Trial, unit_of_leaf
 from adjudge.problem import DOUBLE
 
 
@@ -190,7 +190,7 @@ def without_still(trial: Trial) -> Trial:
     if not still.any():
         return trial
     own = of_outputs(trial, still)
-    unit = np.where(still, base.coarsest_eps * base.whole.largest(base.values)[:count], 0.0)
+    unit = np.where(still, unit_of_leaf(columns), 0.0)
     for _, comparison, kind in own.columns.comparisons(own.column, own.block, own.pushed):
         room = MEAN_UNITS * math.sqrt(np.count_nonzero(still)) * own.columns.row_errors(kind, unit)
         if np.any(np.abs(comparison.automatic) * h > room[: comparison.automatic.size]):

@@ -2043,7 +2043,7 @@ class MeanSlopes(Stage):
             compared = [self._by_mean(trial, one, some, taken[0]) for one, some in both]
             trial = trial.with_compared(compared, self.name)
             if trial.decided_by == self.name and trial.rounded is None:
-                count, unit = columns.base.Y.size, _unit_of_leaf(columns)
+                count, unit = columns.base.Y.size, unit_of_leaf(columns)
                 moves = np.abs(found.estimate.value[:count]) * abs(found.step)
                 few = np.abs(columns.base.values[:count]) <= FEW_UNITS * unit
                 trial = replace(trial, rounded=few & (MEAN_BAR * moves <= MEAN_UNITS * unit))
@@ -2057,7 +2057,7 @@ class MeanSlopes(Stage):
         comparison, found = one.comparison, trial.column
         if one.kind == "first":
             return one
-        off, unit = comparison.difference, _unit_of_leaf(trial.columns)
+        off, unit = comparison.difference, unit_of_leaf(trial.columns)
         room = MEAN_UNITS * trial.columns.row_errors(one.kind, unit)[: off.size]
         known = comparison.undecided & (off <= MEAN_BAR * np.abs(comparison.automatic))
         known &= off * found.tangent.length <= room
@@ -2074,7 +2074,7 @@ class MeanSlopes(Stage):
             return []
         columns = trial.columns
         known = np.isfinite(comparison.automatic) & (comparison.automatic != 0)
-        unit = columns.row_errors(one.kind, _unit_of_leaf(columns))[: known.size]
+        unit = columns.row_errors(one.kind, unit_of_leaf(columns))[: known.size]
         own = np.abs(columns.base.values[: columns.base.Y.size])
         known &= columns.row_errors(one.kind, own)[: known.size] <= FEW_UNITS * unit
         off = comparison.difference * abs(trial.column.step)
@@ -2145,7 +2145,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
     claimed, moved = np.array(claims), np.array([*motions, motion(sample.plus)])
     short, bar_of_short = weights @ np.array(slopes) / 2, weights @ np.array(bars) / 2
     at, here = np.array([-1.0, *nodes, 1.0]), automatic.at(None)
-    unit = _unit_of_leaf(columns)
+    unit = unit_of_leaf(columns)
     if found.tangent.coordinate is not None:  # along all of x what stands still may be rounding
         unit = np.where((sample.plus != sample.minus)[:count], unit, 0.0)
     room = MEAN_UNITS * columns.row_errors(kind, unit)[rows]
@@ -2173,7 +2173,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
     return means
 
 
-def _unit_of_leaf(columns: Columns) -> Vector:
+def unit_of_leaf(columns: Columns) -> Vector:
     """Returns for each output the rounding of the largest number of its leaf."""
     base, whole = columns.base, columns.base.of or columns.base
     size = whole.Y.largest(whole.values[: whole.Y.size])
