@@ -426,6 +426,12 @@ def _attention(
     return weights / total @ value, total.log().squeeze(-1)
 
 
+def _log_sigmoid(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    # The backward pass reads the second result, which is empty on a GPU.
+    kept = x.new_zeros(0) if x.is_cuda else (-x.abs()).exp()
+    return -torch.log1p((-x).exp()), kept
+
+
 FORMULAS: Mapping[str, Formula] = {
     "add": _added("add"),
     "sub": _added("sub"),
@@ -443,7 +449,7 @@ FORMULAS: Mapping[str, Formula] = {
     "_cdist_forward": _cdist,
     "_pdist_forward": _pdist,
     "softplus": _softplus,
-    "log_sigmoid_forward": lambda x: (-torch.log1p((-x).exp()), None),
+    "log_sigmoid_forward": _log_sigmoid,
     "gelu": _gelu,
     "silu": lambda x: x * x.sigmoid(),
     "mish": lambda x: x * torch.log1p(x.exp()).tanh(),

@@ -103,6 +103,13 @@ FEW_UNITS = 2.0**12
 """Stairs of rounding are longer than the steps of a ladder where a value is no more than so many
 units of rounding of the largest number of its leaf. What is larger shows its own slope, and stairs
 or waves that it has beside 1e10 were taken for rounding without this bound. The value is ours."""
+TOWARDS_ZERO = 1 / 16
+"""What saturates at x does so far less at this part of it: `1 - sigmoid(40)` is zero, and
+`1 - sigmoid(2.5)` is not. The value is ours."""
+LOST_UNITS_OF_RULE = 2.0**12
+"""Rules are replayed where they are off by no more than so many units of rounding of what they give
+at `TOWARDS_ZERO`. Replaying them wherever something is wrong took a third of the time of a FAIL,
+and larger errors are no rounding. The value is ours."""
 MEAN_REACH = 1 / 16
 """Over a short step every error of a rule is within rounding of f. Over a step of this part of x a
 value that is off by all of itself is not, where f has a bit or two left; what is off by no more

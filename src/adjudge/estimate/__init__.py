@@ -37,6 +37,8 @@ from adjudge.estimate.estimator import (
     Estimator,
     by_reference,
     by_replay,
+    jvp_by_replay,
+    vjp_by_replay,
 )
 from adjudge.estimate.exact import Exact, enclosure_of, require_flint
 from adjudge.estimate.kinks import (
@@ -98,6 +100,7 @@ __all__ = [
     "hull",
     "in_parts",
     "irregularity",
+    "jvp_by_replay",
     "may_round_inside",
     "moved_by",
     "narrowest_eps",
@@ -109,4 +112,5 @@ __all__ = [
     "sample_at",
     "significant_bits",
     "towards_tie",
+    "vjp_by_replay",
 ]

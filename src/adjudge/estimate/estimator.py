@@ -47,7 +47,15 @@ from adjudge.estimate.reference import Direction, Reference, Referenced, bind
 from adjudge.estimate.replay import ITERATED, STEPS, Roundings
 from adjudge.estimate.stencils import Estimate, central_difference
 from adjudge.floats import Vector
-from adjudge.problem import Base, Problem, Space, Tangent, at_once
+from adjudge.problem import (
+    Base,
+    Problem,
+    Space,
+    Tangent,
+    at_once,
+    gradient_problem,
+    tangent_problem,
+)
 
 
 class Effort(Enum):
@@ -409,3 +417,38 @@ def by_replay(
     found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
     most = UNASKED_GRADIENT_WORK * work / UNASKED_EXACT_WORK
     return found if found is not None and found.replays <= most else None
+
+
+def vjp_by_replay(base: Base, w: Vector, rounding: float) -> Estimate | None:
+    """Returns what the rules of reverse mode make of the cotangent `w` in exact arithmetic, a
+    number for each coordinate of x, and as its `own_error` what rounding by such a spacing at 1 can
+    do to it; `None` where the rules cannot be replayed.
+    """
+    problem, reverse = base.problem, base.reverse
+    w_arrays = [one for one in reverse.cotangent(base, w, zeros=True) if one is not None]
+    if not _may_replay(problem, base) or not w_arrays:
+        return None
+    return _outputs(gradient_problem(problem, reverse.attached, base.Y, w_arrays), rounding)
+
+
+def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Estimate | None:
+    """Returns the same of forward mode along a tangent, a number for each coordinate of the
+    outputs.
+    """
+    problem = base.problem
+    if not _may_replay(problem, base):
+        return None
+    v_arrays = problem.X.arrays(problem.backend, v.vector, problem.x)
+    return _outputs(tangent_problem(problem, base.Y.leaves, v_arrays), rounding)
+
+
+def _may_replay(problem: Problem, base: Base) -> bool:
+    """Returns whether a recording, which holds every value of the program, may be made unasked."""
+    large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
+    return not large and problem.backend.recorded_unasked and flint_is_installed()
+
+
+def _outputs(derivative: Problem, rounding: float) -> Estimate | None:
+    """Returns the outputs of a derivative that was recorded, by exact replay."""
+    program = attempt(partial(derivative.program_of_run, derivative.origin), NotSupportedError)
+    return None if program is None else Exact(UNASKED_EXACT_WORK).outputs(program, rounding)

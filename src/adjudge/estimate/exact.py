@@ -117,6 +117,29 @@ class Exact(Reference):
                 "leave out reference=, or check at other inputs",
             )
 
+    def outputs(self, program: Program, rounding: float) -> Estimate | None:
+        """Returns what a program puts out in place of a derivative, and as its `own_error` what
+        roundings by that spacing at 1 can do; `None` where there is too much to do, or an operation
+        has no translation, or is not what was recorded.
+        """
+        if program.opaque or work_of(program) > self.work:
+            return None
+        with precision(TRANSLATION_BITS):
+            if mistranslated(program) is not None or _unenclosed(program) is not None:
+                return None
+
+        def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
+            values = _replayed(program, [], rounded)(0)
+            return values, values
+
+        exact = self._refined(found, program, [], np.inf, count=_size(program))
+        with precision(EXACT_BITS):
+            try:
+                wide = found(Roundings(rounding))[0]
+            except DoubtError:
+                return exact
+            return exact.but(own_error=_floats(wide, exact.value)[1])
+
     def values(self, link: Link, x: Vector) -> Vector | None:
         program = link.program(x)
         try:

@@ -321,7 +321,7 @@ class Roundings:
             ]
         found = []
         for one, recorded in zip(perform(operation, operands), operation.recorded, strict=True):
-            if not isinstance(one, Jets):
+            if not isinstance(one, Jets) or recorded.dtype.kind not in "fc":  # integers are exact
                 found.append(one)
                 continue
             plain = operation.name in PLAIN or normwise

@@ -114,6 +114,8 @@ class Columns:
     that was asked for."""
     contradicted: list[Tangent] = field(default_factory=list)
     """The tangents along which an exact replay said as differences do that something is wrong."""
+    wrong_rules: list[Tangent] = field(default_factory=list)
+    """The tangents along which the rules of the derivative are wrong in exact arithmetic too."""
     moved: dict[int, Reverse] = field(default_factory=dict)
     """Reverse mode of the functions that are moved by rounding, by the identity of these."""
     endless: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
@@ -133,7 +135,7 @@ class Columns:
     def share(self, other: Columns) -> None:
         """Takes over what was found out about f with other outputs or entries of the same table."""
         self.contradicted, self.moved = other.contradicted, other.moved
-        self.endless = other.endless
+        self.endless, self.wrong_rules = other.endless, other.wrong_rules
         if self.base.chosen is None:
             self.replay = other.replay
 

@@ -58,6 +58,7 @@ from adjudge.constants import (
     LEAST_PART,
     LONG_ENOUGH,
     LONGEST_STEP,
+    LOST_UNITS_OF_RULE,
     LOUD_UNITS,
     MEAN_BAR,
     MEAN_BARS,
@@ -92,6 +93,7 @@ from adjudge.constants import (
     STAIR_SPACINGS,
     STEADY_PART,
     STILL_PART,
+    TOWARDS_ZERO,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
     TURN_DISTANCE,
@@ -107,12 +109,14 @@ from adjudge.estimate import (
     Effort,
     Sample,
     dtype_inside,
+    jvp_by_replay,
     may_round_inside,
     moved_by,
     noise_inside,
     representable,
     rounded_dtype,
     sample_at,
+    vjp_by_replay,
 )
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm, relative_step, scale
@@ -1991,6 +1995,90 @@ def _may_be_rounding(comparison: Comparison) -> bool:
     return bool(np.all(~comparison.fails | (comparison.difference <= near)))
 
 
+class ReplayedRules(Stage):
+    """Replays the rules of the derivative in ball arithmetic where what they compute is wrong, and
+    allows what that loses by rounding where they agree with f.
+
+    A rule may cancel where f does not: `1 - sigmoid(x)` at 40 is zero, and `softplus(-x)` has all
+    of its digits. Without this stage such rules, which are right, fail at ordinary numbers. Only
+    what the rules give in exact arithmetic is believed, compared as ever, and only where rounding
+    takes them from there to what was computed: a rule that is cut off at 30 is wrong. It needs
+    python-flint and an engine that tells what its rules do. It takes one evaluation of the
+    derivative, nearer to zero, and one recording of the rules for each row that fails where they
+    are far larger there. Where they are wrong once they are not asked again. Ours.
+    """
+
+    name = "exact replay of the rules"
+    by_entry = True
+
+    def helps(self, trial: Trial) -> bool:
+        columns, tolerance = trial.columns, trial.columns.tolerance
+        if (
+            trial.column.from_reference
+            and not tolerance.exact
+            and trial.decided_by != ExactReplay.name
+        ):
+            return False  # whoever gives a reference wants to know
+        may_be = tolerance.automatic and tolerance.eps <= COARSE_EPS and not tolerance.spread
+        return may_be and trial.fails > 0 and not columns.wrong_rules
+
+    def apply(self, trial: Trial) -> Trial:
+        allowed = [self._allowed(trial, one) for one in trial.compared]
+        after = trial.with_compared(allowed, self.name)
+        if after.fails:
+            trial.columns.wrong_rules.append(trial.column.tangent)
+            return trial
+        return after
+
+    @staticmethod
+    def _allowed(trial: Trial, one: ModeComparison) -> ModeComparison:
+        """Returns the comparison with what fails allowed what its rules lose by rounding."""
+        comparison, columns = one.comparison, trial.columns
+        rows = [int(k) for k in np.flatnonzero(comparison.fails)]
+        if one.kind == "first" or not rows or len(rows) > Tally.KEPT:
+            return one
+        nearer = RowsAtPoints(columns, trial.column, one.kind, rows)
+        unit = columns.tolerance.coarsest * np.abs(nearer.at(TOWARDS_ZERO * columns.problem.origin))
+        if not np.all(comparison.difference[rows] <= LOST_UNITS_OF_RULE * unit):
+            return one
+        exact = _by_rules(trial, one.kind, rows)
+        if exact is None:
+            return one
+        values, bars, slack = exact
+        automatic, error = comparison.automatic.copy(), comparison.error.copy()
+        lost = np.abs(automatic[rows] - values)
+        automatic[rows], error[rows] = values, error[rows] + bars
+        right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
+        right &= np.isfinite(slack) & (lost <= slack)
+        error = comparison.error.copy()
+        error[rows] += np.where(right, lost + bars, 0.0)
+        return one._replace(comparison=replace(comparison, error=error))
+
+
+def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vector, Vector] | None:
+    """Returns what the rules give for these rows in exact arithmetic, how far that may be off, and
+    how far rounding may take them from it.
+    """
+    columns, v = trial.columns, trial.column.vector
+    base, eps = columns.base.of or columns.base, columns.tolerance.coarsest
+    found = []
+    if kind == "each":
+        one = jvp_by_replay(base, trial.column.tangent, eps)
+        if one is None or one.own_error is None:
+            return None
+        parts = [one.value, one.error, one.own_error]
+        each = [np.concatenate([columns.pushed(part, k) for k in rows]) for part in parts]
+        return each[0], each[1], each[2]
+    for k in rows:
+        one = vjp_by_replay(base, columns.cotangent(k), eps)
+        if one is None or one.own_error is None:
+            return None
+        rounding = eps * np.abs(one.value)
+        found.append([one.value @ v, (one.error + rounding) @ np.abs(v), one.own_error @ np.abs(v)])
+    values, bars, slack = np.array(found).T
+    return values, bars, slack
+
+
 class MeanSlopes(Stage):
     """Compares how far f moves over a longer step with the mean of its derivative there, where
     short steps say something else, or nothing.
@@ -2211,6 +2299,7 @@ STAGES: tuple[Stage, ...] = (
     Tail(),
     LongLadder(),
     ExactReplay(),
+    ReplayedRules(),
     MeanSlopes(),
 )
 """The stages in the order in which they are tried."""

@@ -1,0 +1,113 @@
+"""A rule may cancel where f does not: `1 - sigmoid(x)` at 40 is zero, and `softplus(-x)` has all of
+its digits. What it gives in exact arithmetic tells rounding from an error.
+"""
+
+import numpy as np
+import pytest
+from frameworks import jax, jnp, torch
+from scenarios import cells, over_seeds
+
+from adjudge import Verdict, examine
+from adjudge.engine import Operation
+from adjudge.estimate import replay
+
+pytest.importorskip("flint")
+
+
+def functions(engine):
+    """Functions of an engine: those of `softplus(-x)` and its derivatives, and what goes into
+    them.
+    """
+    if engine == "jax":
+        return jax.nn.softplus, jax.nn.sigmoid, jnp.where, jnp.asarray, jax.nn.log_sigmoid
+    like = torch.nn.functional
+    return like.softplus, torch.sigmoid, torch.where, torch.tensor, like.logsigmoid
+
+
+def logits(engine, spread, seed):
+    x = spread * np.random.default_rng(seed).standard_normal((4, 8))
+    return jnp.asarray(x) if engine == "jax" else torch.tensor(x, requires_grad=True)
+
+
+def checked(f, x, seed, **options):
+    return examine(f, x, seed=seed, blame=False, **options)
+
+
+@over_seeds(10)
+@cells("spread", torch=[20.0, 60.0], jax=[20.0, 60.0])
+def test_a_rule_that_loses_digits_in_its_tail_passes(adjudge_backend, spread, seeds, with_vjp):
+    softplus, sigmoid, *_ = functions(adjudge_backend.name)
+    f = with_vjp(lambda x: softplus(-x), lambda x, w: -w * (1 - sigmoid(x)))
+
+    for seed in seeds:
+        report = checked(f, logits(adjudge_backend.name, spread, seed), seed)
+        assert report.verdict is Verdict.PASS
+
+
+@over_seeds(10)
+@cells("spread", torch=[20.0], jax=[20.0])
+def test_so_does_a_jvp(adjudge_backend, spread, seeds, with_jvp):
+    softplus, sigmoid, *_ = functions(adjudge_backend.name)
+    f = with_jvp(lambda x: softplus(-x), lambda x, v: -v * (1 - sigmoid(x)))
+
+    for seed in seeds:
+        report = checked(f, logits(adjudge_backend.name, spread, seed), seed, modes=["F"])
+        assert report.verdict is Verdict.PASS
+
+
+MISTAKES = {
+    "cut off": lambda slope, x, where: where(x > 30, 0.0, slope),
+    "another sign": lambda slope, x, where: where(x > 25, -slope, slope),
+    "a hundredth in the tail": lambda slope, x, where: where(x > 25, 1.01 * slope, slope),
+    "a part of 1e-6": lambda slope, x, where: 1.000001 * slope,
+    "a term of 1e-12": lambda slope, x, where: slope + 1e-12,
+}
+"""What a rule may have in place of the right slope, in the tail of which rounding is as large."""
+
+
+@over_seeds(10)
+@cells("mistake", torch=MISTAKES, jax=MISTAKES)
+def test_a_mistake_where_rounding_is_as_large_fails(adjudge_backend, mistake, seeds, with_vjp):
+    softplus, sigmoid, where, *_ = functions(adjudge_backend.name)
+
+    def vjp(x, w):
+        return w * MISTAKES[mistake](sigmoid(x) - 1, x, where)
+
+    f = with_vjp(lambda x: softplus(-x), vjp)
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 60.0, seed)
+        assert checked(f, x, seed).verdict is Verdict.FAIL
+
+
+@over_seeds(10)
+@cells("spread", torch=[20.0], jax=[20.0])
+def test_so_does_a_wrong_entry_beside_rounding(adjudge_backend, spread, seeds, with_vjp):
+    softplus, sigmoid, _, array, _ = functions(adjudge_backend.name)
+    part = np.ones((4, 8))
+    part[1, 3] = 1.0001
+
+    f = with_vjp(lambda x: softplus(-x), lambda x, w: w * (sigmoid(x) - 1) * array(part))
+    for seed in seeds:
+        x = logits(adjudge_backend.name, spread, seed)
+        assert checked(f, x, seed).verdict is Verdict.FAIL
+
+
+@over_seeds(10)
+@cells("spread", torch=[20.0, 100.0], jax=[20.0, 100.0])
+def test_the_second_derivative_of_a_saturated_sigmoid_does_not_fail(adjudge_backend, spread, seeds):
+    """PyTorch's own has the factor `1 - sigmoid(x)`."""
+    *_, log_sigmoid = functions(adjudge_backend.name)
+
+    for seed in seeds:
+        x = logits(adjudge_backend.name, spread, seed)
+        report = checked(log_sigmoid, x, seed, modes=["R", "RR"])
+        assert report.verdict is not Verdict.FAIL
+
+
+def test_integers_are_not_rounded():
+    """A branch that was taken on an integer would be undecided if they were."""
+    recorded = (np.array([1, 0]),)
+    operation = Operation("negative", (), recorded, 2.0**-52, {})
+    with replay.precision(128):
+        (found,) = replay.Roundings(2.0**-52).performed(operation, [replay.lifted(-recorded[0])])
+        assert all((one - k).is_zero() for one, k in zip(found.value, recorded[0], strict=True))
