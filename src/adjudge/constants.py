@@ -1520,6 +1520,13 @@ UNASKED_GRADIENT_WORK = 100_000
 """The same along a gradient, which takes as long as six replays, and more where matrices are
 carried back entry by entry. So many operations take about a tenth of a second. The value is
 ours."""
+LONG_REPLAY_WORK = 10**6
+"""Where a column would be left open, or fail by no more than saturation explains, f or the rules of
+its derivative are replayed with so many operations on numbers, which take some seconds. Of a layer
+of 1,000 numbers the right rule failed with fewer. The value is ours."""
+LONG_REPLAYS = 2
+"""So many columns of a table are replayed so long. A check that stays open all the same would take
+minutes without this. The value is ours."""
 EXACT_GRADIENT_WORK = 10**6
 """Beside an exact reference every entry of a gradient is looked at, also of those that are compared
 along random directions. Such a gradient may take so many operations on numbers, about a second. The

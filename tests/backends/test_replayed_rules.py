@@ -24,8 +24,8 @@ def functions(engine):
     return like.softplus, torch.sigmoid, torch.where, torch.tensor, like.logsigmoid
 
 
-def logits(engine, spread, seed):
-    x = spread * np.random.default_rng(seed).standard_normal((4, 8))
+def logits(engine, spread, seed, shape=(4, 8)):
+    x = spread * np.random.default_rng(seed).standard_normal(shape)
     return jnp.asarray(x) if engine == "jax" else torch.tensor(x, requires_grad=True)
 
 
@@ -53,6 +53,26 @@ def test_so_does_a_jvp(adjudge_backend, spread, seeds, with_jvp):
     for seed in seeds:
         report = checked(f, logits(adjudge_backend.name, spread, seed), seed, modes=["F"])
         assert report.verdict is Verdict.PASS
+
+
+@over_seeds(4)
+@cells("size", torch=[2_000, 10_000], jax=[2_000])
+def test_the_rule_of_a_layer_passes_and_one_wrong_entry_of_it_fails(
+    adjudge_backend, size, seeds, with_vjp
+):
+    """So many numbers are replayed only where a check would fail."""
+    softplus, sigmoid, _, array, _ = functions(adjudge_backend.name)
+    for seed in seeds:
+        part = np.ones((size // 8, 8))
+        x = logits(adjudge_backend.name, 10.0, seed, part.shape)
+        for factor, verdict in ((1.0, Verdict.PASS), (1.01, Verdict.FAIL)):
+            part[7, 7] = factor
+            weights = array(part)
+            f = with_vjp(
+                lambda x: softplus(-x),
+                lambda x, w, weights=weights: w * (sigmoid(x) - 1) * weights,
+            )
+            assert checked(f, x, seed).verdict is verdict
 
 
 MISTAKES = {
@@ -102,6 +122,18 @@ def test_the_second_derivative_of_a_saturated_sigmoid_does_not_fail(adjudge_back
         x = logits(adjudge_backend.name, spread, seed)
         report = checked(log_sigmoid, x, seed, modes=["R", "RR"])
         assert report.verdict is not Verdict.FAIL
+
+
+@over_seeds(4)
+@cells("size", torch=[2_000], jax=[2_000])
+def test_what_would_stay_open_is_replayed_in_a_layer_too(adjudge_backend, size, seeds):
+    """Differences take the rounding of `1 - sigmoid(4 x)` for a kink."""
+    log = torch.log if adjudge_backend.name == "torch" else jnp.log
+    _, sigmoid, *_ = functions(adjudge_backend.name)
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 1.0, seed, (size,))
+        report = checked(lambda x: -log(1 - sigmoid(4 * x)), x, seed)
+        assert report.verdict is Verdict.PASS
 
 
 def test_integers_are_not_rounded():

@@ -20,6 +20,7 @@ from adjudge.constants import (
     EXACT_GRADIENT_WORK,
     KEPT_REPLAYS,
     LIKELY_UNITS,
+    LONG_REPLAY_WORK,
     UNASKED_EXACT_WORK,
     UNASKED_GRADIENT_WORK,
 )
@@ -369,7 +370,8 @@ class ByReference(Estimator):
 
     def _along(self, v: Direction) -> Estimate:
         """Returns what the reference says, or said lately where it replays f exactly."""
-        problem, Y, exact = self.problem, self.base.whole, self.reference.reference
+        problem, exact = self.problem, self.reference.reference
+        Y, chosen = (self.base.of or self.base).whole, self.base.chosen
         if not isinstance(exact, Exact):
             return self.reference.along(Y, problem.origin, v)
         loose = exact.rounding and (exact.rounding.eps, exact.rounding.units)
@@ -382,7 +384,7 @@ class ByReference(Estimator):
             while len(self.replayed) >= KEPT_REPLAYS:
                 del self.replayed[next(iter(self.replayed))]
             self.replayed[key] = Y, estimate
-        return estimate
+        return estimate if chosen is None else estimate.of(chosen)
 
 
 def by_reference(problem: Problem, base: Base, reference: Reference) -> ByReference:
@@ -444,11 +446,11 @@ def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Estimate | None:
 
 def _may_replay(problem: Problem, base: Base) -> bool:
     """Returns whether a recording, which holds every value of the program, may be made unasked."""
-    large = problem.X.size + base.Y.size > UNASKED_EXACT_WORK // 10
+    large = problem.X.size + base.Y.size > LONG_REPLAY_WORK // 3
     return not large and problem.backend.recorded_unasked and flint_is_installed()
 
 
 def _outputs(derivative: Problem, rounding: float) -> Estimate | None:
     """Returns the outputs of a derivative that was recorded, by exact replay."""
     program = attempt(partial(derivative.program_of_run, derivative.origin), NotSupportedError)
-    return None if program is None else Exact(UNASKED_EXACT_WORK).outputs(program, rounding)
+    return None if program is None else Exact(LONG_REPLAY_WORK).outputs(program, rounding)

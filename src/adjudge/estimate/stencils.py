@@ -86,7 +86,7 @@ class Estimate:
         """Returns the value, the error and what moved, which are made together."""
         return self.value, self.error, self.moved
 
-    def of(self, part: slice) -> Estimate:
+    def of(self, part: slice | NDArray[np.intp]) -> Estimate:
         """Returns the estimate of some of the outputs."""
         own = [(name, getattr(self, name)) for name in BY_OUTPUT]
         return self.but(**{name: one if one is None else one[part] for name, one in own})
@@ -152,7 +152,9 @@ class InParts(Estimate):
     def size(self) -> Vector:
         return self._made("size")[0]
 
-    def of(self, part: slice) -> Estimate:
+    def of(self, part: slice | NDArray[np.intp]) -> Estimate:
+        if not isinstance(part, slice):
+            return self.of(ALL).of(part)
         start, stop, _ = part.indices(self.outputs)
         if (start, stop) == (0, self.outputs):
             return self

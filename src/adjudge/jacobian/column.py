@@ -22,6 +22,7 @@ from adjudge.constants import (
     SHARED_SIGNIFICANT,
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
+    UNASKED_EXACT_WORK,
     USUAL_CONSTANT,
     USUAL_OUTPUTS,
 )
@@ -109,11 +110,15 @@ class Columns:
     additive: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
     """The outputs whose slopes were seen to add up along a tangent that moves all of these
     leaves."""
-    replay: dict[float, ByReference | None] = field(default_factory=dict)
-    """The estimators that replay f, by the roundings that they allow, or that there is none, once
-    that was asked for."""
+    replay: dict[tuple[float, int], ByReference | None] = field(default_factory=dict)
+    """The estimators that replay f, by the roundings that they allow and the work that they may
+    take, or that there is none, once that was asked for."""
+    replay_work: int = UNASKED_EXACT_WORK
+    """How many operations on numbers a replay of f may take."""
     contradicted: list[Tangent] = field(default_factory=list)
     """The tangents along which an exact replay said as differences do that something is wrong."""
+    long_replays: list[Tangent] = field(default_factory=list)
+    """The tangents along which f was replayed although that takes seconds."""
     wrong_rules: list[Tangent] = field(default_factory=list)
     """The tangents along which the rules of the derivative are wrong in exact arithmetic too."""
     moved: dict[int, Reverse] = field(default_factory=dict)
@@ -136,6 +141,7 @@ class Columns:
         """Takes over what was found out about f with other outputs or entries of the same table."""
         self.contradicted, self.moved = other.contradicted, other.moved
         self.endless, self.wrong_rules = other.endless, other.wrong_rules
+        self.long_replays = other.long_replays
         if self.base.chosen is None:
             self.replay = other.replay
 
@@ -143,9 +149,12 @@ class Columns:
         """Returns the estimator that replays f exactly, or with error bars of what `rounding`, the
         spacing of a dtype at 1, can do; `None` where there is none.
         """
-        if rounding not in self.replay:
-            self.replay[rounding] = by_replay(self.problem, self.base, rounding)
-        return self.replay[rounding]
+        key = rounding, self.replay_work
+        if key not in self.replay:
+            base = self.base.of or self.base
+            found = by_replay(self.problem, base, rounding, self.replay_work)
+            self.replay[key] = None if found is None else replace(found, base=self.base)
+        return self.replay[key]
 
     def replayed(self, tangent: Tangent, rounding: float = 0.0) -> Column | None:
         """Returns the estimate by an exact replay of f; `None` where there is none."""

@@ -57,6 +57,8 @@ from adjudge.constants import (
     LARGEST_OF_PARTS,
     LEAST_PART,
     LONG_ENOUGH,
+    LONG_REPLAY_WORK,
+    LONG_REPLAYS,
     LONGEST_STEP,
     LOST_UNITS_OF_RULE,
     LOUD_UNITS,
@@ -1857,6 +1859,9 @@ class ExactReplay(Stage):
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
         found = columns.replayed(trial.column.tangent)
+        if found is None and self._is_worth_seconds(trial):
+            columns = replace(columns, replay_work=LONG_REPLAY_WORK)
+            found = columns.replayed(trial.column.tangent)
         if found is None:
             return trial
         half_gap = found.estimate.half_gap
@@ -1908,6 +1913,17 @@ class ExactReplay(Stage):
             settled = [_settled(exact, found, sharp, one, mask) for sharp, one, mask in pairs]
             after = replace(after, compared=settled)
         return trial if after.left else after
+
+    @staticmethod
+    def _is_worth_seconds(trial: Trial) -> bool:
+        """Returns whether f may be replayed for so long: where something fails by no more than
+        saturation explains, and for the first columns that would be left open.
+        """
+        if trial.fails:
+            return _saturates(trial)
+        columns = trial.columns.long_replays
+        columns.append(trial.column.tangent)
+        return len(columns) <= LONG_REPLAYS
 
     @staticmethod
     def _turns(trial: Trial, columns: Columns, found: Column) -> bool:
@@ -2023,8 +2039,10 @@ class ReplayedRules(Stage):
         return may_be and trial.fails > 0 and not columns.wrong_rules
 
     def apply(self, trial: Trial) -> Trial:
-        allowed = [self._allowed(trial, one) for one in trial.compared]
-        after = trial.with_compared(allowed, self.name)
+        after = trial
+        if _saturates(trial):
+            allowed = [self._allowed(trial, one) for one in trial.compared]
+            after = trial.with_compared(allowed, self.name)
         if after.fails:
             trial.columns.wrong_rules.append(trial.column.tangent)
             return trial
@@ -2033,13 +2051,9 @@ class ReplayedRules(Stage):
     @staticmethod
     def _allowed(trial: Trial, one: ModeComparison) -> ModeComparison:
         """Returns the comparison with what fails allowed what its rules lose by rounding."""
-        comparison, columns = one.comparison, trial.columns
+        comparison = one.comparison
         rows = [int(k) for k in np.flatnonzero(comparison.fails)]
-        if one.kind == "first" or not rows or len(rows) > Tally.KEPT:
-            return one
-        nearer = RowsAtPoints(columns, trial.column, one.kind, rows)
-        unit = columns.tolerance.coarsest * np.abs(nearer.at(TOWARDS_ZERO * columns.problem.origin))
-        if not np.all(comparison.difference[rows] <= LOST_UNITS_OF_RULE * unit):
+        if not rows:
             return one
         exact = _by_rules(trial, one.kind, rows)
         if exact is None:
@@ -2053,6 +2067,27 @@ class ReplayedRules(Stage):
         error = comparison.error.copy()
         error[rows] += np.where(right, lost + bars, 0.0)
         return one._replace(comparison=replace(comparison, error=error))
+
+
+def _saturates(trial: Trial) -> bool:
+    """Returns whether all that fails is off by no more than rounding of what the derivative is at a
+    point nearer to zero. Costs one evaluation of the derivative, and one for each row that fails.
+    """
+    columns, found, problem = trial.columns, trial.column, trial.columns.problem
+    leaves = problem.primal_inputs or len(problem.X.leaves)
+    of_f = problem.X.slices[leaves - 1].stop  # the rest are cotangents or tangents
+    nearer = np.where(np.arange(problem.X.size) < of_f, TOWARDS_ZERO, 1.0) * problem.origin
+    for _, comparison, kind in trial.compared:
+        rows = [int(k) for k in np.flatnonzero(comparison.fails)]
+        if not rows:
+            continue
+        if kind == "first" or len(rows) > Tally.KEPT:
+            return False
+        there = RowsAtPoints(columns, found, kind, rows).at(problem.clipped(nearer))
+        unit = columns.tolerance.coarsest * np.abs(there)
+        if not np.all(comparison.difference[rows] <= LOST_UNITS_OF_RULE * unit):
+            return False
+    return True
 
 
 def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vector, Vector] | None:
