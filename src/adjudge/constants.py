@@ -27,13 +27,6 @@ TRUNCATED_UNITS = 64
 """Shorter steps help where a ladder has not converged, and take ten evaluations. It has not where
 an error bar exceeds this many units of rounding over the shortest step. The value is ours and has
 no derivation."""
-SAWTOOTH_FACTOR = 8
-"""`(1 - cos x) / x^2` at 1e-4 has a slope of -10000 between two roundings of its numerator, and a
-right rule would fail by it. The slope over shorter steps counts against a rule where longer ones
-show a slope of this part of it, as they do where numbers are sorted. The value is ours."""
-SAWTOOTH_PART = 1 / 64
-"""Or where f moves by this part of itself over the longer steps, as a fast function does and the
-teeth of rounding do not. The value is ours."""
 AGREEING_STEPS = 8
 """A function that rounds to float32 inside has another slope between two roundings than over longer
 steps. Three of these agree where they differ by less than this part of the slope: steps that cross

@@ -84,8 +84,6 @@ from adjudge.constants import (
     REFUTED,
     RESIDUE_DISTANCES,
     SATURATED_UNITS,
-    SAWTOOTH_FACTOR,
-    SAWTOOTH_PART,
     SCATTERED_PART,
     SHARPER_BARS,
     SHORTER_STEPS,
@@ -141,7 +139,6 @@ from adjudge.jacobian.saturation import (
     leaves_steadily,
     lopsided,
     moves_beyond_noise,
-    moves_on,
     onset,
 )
 from adjudge.limits import limits
@@ -547,7 +544,7 @@ class Standstill(Stage):
             width = float(np.max(steps[narrow])) / found.tangent.length
             flat &= ~goes_both_ways(problem, base, found.tangent, narrow, width)
         if self.after_ladder and trial.zero:
-            flat &= ~(moves_on(base, found) & creeps(base, found, constants=True))
+            flat &= ~creeps(base, found, constants=True)
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
@@ -1105,7 +1102,7 @@ class ShorterSteps(Stage):
         again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
         if not all(map(_decides_more, again, trial.compared)):
             return trial
-        if not _is_motion(trial, finest) or _stands_on_steps(trial, again):
+        if _stands_on_steps(trial, again):
             return trial
         doubted = _doubted_outputs(trial.columns, trial.compared)
         if _jumps_beside(trial.columns, finest, doubted):
@@ -1128,22 +1125,6 @@ def _stops(trial: Trial, finest: Column) -> bool:
     if kink is not None and np.any(kink[moved] != 0):
         return True
     return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
-
-
-def _is_motion(trial: Trial, finest: Column) -> bool:
-    """Returns whether the slope over shorter steps is that of f.
-
-    Where a value is rounded on the way (`1 - cos x`) and used with others, f is smooth between two
-    roundings, and has the slope of the teeth of a saw. These are far steeper than longer steps
-    show, and f hardly moves over them.
-    """
-    doubted, samples = _doubted_outputs(trial.columns, trial.compared), trial.column.ladders[0]
-    base = trial.columns.base
-    steep = norm(finest.estimate.value[doubted])
-    seen = max(float(norm(sample.slope[doubted])) for sample in samples)
-    moves = max(float(norm((sample.plus - sample.minus)[doubted])) for sample in samples)
-    size = norm(base.magnitude(base.values)[doubted])
-    return bool(steep <= SAWTOOTH_FACTOR * seen or moves >= SAWTOOTH_PART * size)
 
 
 def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:

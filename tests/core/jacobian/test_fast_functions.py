@@ -257,3 +257,25 @@ def test_a_hint_says_no_other_factor_than_the_finding(rate, seeds):
         said = str(examine(wrong, t, seed=seed))
         assert "times the reference" not in said or "is 2 times the reference" in said
         assert "where the reference is zero" not in said
+
+
+def log_determinant(seed, error):
+    """Of a matrix of condition 1e12: short steps see its rounding alone, and agree."""
+    random = np.random.default_rng(seed)
+    left, right = (np.linalg.qr(random.normal(size=(4, 4)))[0] for _ in range(2))
+    rule = ByHand(
+        lambda a: np.linalg.slogdet(a)[1], vjp=lambda a, w: error * w * np.linalg.inv(a).T
+    )
+    return rule, left @ np.diag(np.logspace(0, -12, 4)) @ right
+
+
+@over_seeds(10, always=4)
+def test_an_ill_conditioned_rule_does_not_fail_by_steps_that_are_too_long_for_it(seeds):
+    verdicts = []
+    for seed in seeds:
+        right = examine(*log_determinant(seed, 1.0), mode="projected", seed=seed, blame=False)
+        wrong = examine(*log_determinant(seed, -1.0), mode="projected", seed=seed, blame=False)
+        verdicts.append(wrong.verdict)
+        assert right.verdict is Verdict.INCONCLUSIVE
+    assert Verdict.PASS not in verdicts
+    assert Verdict.FAIL in verdicts

@@ -58,6 +58,18 @@ def test_a_zero_at_a_stationary_point_passes(f, seeds):
         assert examine(rule, center, seed=seed).verdict is Verdict.PASS, seed
 
 
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("size", [2, 8, 50])
+def test_the_zero_gradient_of_a_cosine_of_parallel_vectors_passes(size, mode):
+    """Near its top f moves by its rounding alone, and farther off it falls to both sides."""
+    b = np.random.default_rng(size).normal(size=size)
+    rule = ByHand(lambda a: a @ b / np.sqrt((a @ a) * (b @ b)), vjp=lambda a, w: 0 * a)
+
+    for seed in range(2):
+        assert examine(rule, 2 * b, mode=mode, seed=seed).verdict is Verdict.PASS
+        assert examine(rule, b + 0.1 * b[::-1], mode=mode, seed=seed).verdict is Verdict.FAIL
+
+
 def test_a_zero_that_f_contradicts_fails():
     report = examine(ByHand(sigmoid, vjp=lambda x, w: 0 * w), np.asarray([28.0]), seed=0)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scenarios import seeds
+from scenarios import over_seeds, seeds
 
 from adjudge import ByHand, Verdict, examine
 from adjudge.jacobian import STAGES
@@ -261,3 +261,30 @@ def test_what_no_step_resolves_is_halved_before_any_ladder(seed):
     assert right.verdict is Verdict.INCONCLUSIVE
     assert right.counts["evaluations"] <= 340  # 480 with a ladder before each halving
     assert wrong.verdict is Verdict.FAIL
+
+
+def of_one_steep_leaf(off):
+    """A sum of sigmoids of nine leaves, of which the fifth is forty times as steep."""
+    rates = [40.0 if j == 4 else 1.0 for j in range(9)]
+
+    def vjp(*args):
+        *x, w = args
+        s = [1 / (1 + np.exp(-k * a)) for k, a in zip(rates, x, strict=True)]
+        slopes = [w * k * p * (1 - p) for k, p in zip(rates, s, strict=True)]
+        slopes[4] = off * slopes[4]
+        return tuple(slopes)
+
+    def forward(*x):
+        return sum((1 / (1 + np.exp(-k * a))).sum() for k, a in zip(rates, x, strict=True))
+
+    return ByHand(forward, vjp=vjp)
+
+
+@over_seeds(10, always=2)
+def test_leaves_that_leave_something_open_together_are_compared_apart(seeds):
+    for seed in seeds:
+        x = tuple(np.random.default_rng(10 * seed + j).normal(size=5) for j in range(9))
+        options = {"mode": "projected", "seed": seed, "blame": False}
+
+        assert examine(of_one_steep_leaf(1.0), x, **options).verdict is not Verdict.FAIL
+        assert examine(of_one_steep_leaf(1 + 1e-4), x, **options).verdict is Verdict.FAIL

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scenarios import over_seeds
 
-from adjudge import ByHand, Verdict, examine
+from adjudge import ByHand, Verdict, examine, reference
 
 SEEDS = range(10)
 FEW = range(3)
@@ -185,3 +185,22 @@ def test_a_zero_that_no_tail_leads_to_stays_open(keys, verdict):
 
 def later_two(vjp, *args):
     return vjp(*args)[1:]
+
+
+@over_seeds(4, always=2)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_rounding_passes_beside_a_reference_that_knows_the_zero(scale, mode, seeds):
+    """The relative error of a number that is not zero beside zero is infinite."""
+
+    def vjp(x, w, off=0.0):
+        s, c = np.sin(x), np.cos(x)
+        return w * (2 * s * c * (1 + 2e-16) - 2 * c * s + off)
+
+    zero = reference.derivative(jvp=lambda x, v: np.zeros_like(x))
+    for seed in seeds:
+        x = scale * np.random.default_rng(seed).normal(size=4)
+        for off, verdict in ((0.0, Verdict.PASS), (1e-6, Verdict.FAIL)):
+            rule = ByHand(lambda x: np.cos(x) ** 2 + np.sin(x) ** 2, vjp=partial(vjp, off=off))
+            report = examine(rule, x, mode=mode, seed=seed, reference=zero, blame=False)
+            assert report.verdict is verdict
