@@ -466,6 +466,19 @@ class HandBackend(OtherDerivatives):
             return super().program(f, x)
         return recorded(lambda function: f.calls.evaluate(function, x), f.rule, x, self.arrays)
 
+    def vjp_program(self, f: FlatFunction, x: Arrays, w: Arrays) -> Program:
+        assert isinstance(f, FlatByHand)
+        rule, xw = f.rule.vjp, (*x, *w)
+        if rule is None:
+            raise self.lacks("translating a pullback (program)")
+        calls = GradientCalls(f.calls, self.arrays.zeros_for_absent)
+        if self.name != "numpy":
+            return self.inner.program(lambda xw: calls.evaluate(rule, xw), xw)
+        try:
+            return recorded(lambda function: calls.evaluate(function, xw), rule, xw, self.arrays)
+        finally:
+            calls.evaluate(rule, xw)  # what the rule keeps of its arguments is no recorder
+
     def vjp_map(self, f: FlatFunction, x_count: int) -> FlatFunction:
         assert isinstance(f, FlatByHand)
         gradient_map = f.gradient_map(self.arrays.zeros_for_absent)

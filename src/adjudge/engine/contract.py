@@ -612,6 +612,18 @@ class AutodiffBackend(ABC):
         """
         raise self.lacks("translating what a function does (program)")
 
+    def vjp_program(self, f: FlatFunction, x: Arrays, w: Arrays) -> Program:
+        """Returns what the rules of reverse mode do with the cotangents `w` at `x`, as `program`
+        does it of a function. Its inputs are `x` and `w`, its outputs the gradients.
+        """
+        return self.program(self.vjp_map(f, len(x)), (*x, *w))
+
+    def jvp_program(self, f: FlatFunction, x: Arrays, v: Arrays) -> Program:
+        """Returns what the rules of forward mode do with the tangents `v` at `x`, as `program` does
+        it of a function. Its inputs are `x` and `v`, its outputs the tangents.
+        """
+        return self.program(self.jvp_map(f, len(x)), (*x, *v))
+
     def watching(self, watcher: Watcher) -> AbstractContextManager[None]:
         """Returns a context in which `watcher` is shown calls of rules that are made in this
         thread.
@@ -832,6 +844,8 @@ class WrappedBackend(OtherDerivatives):
     compilations = _of_inner("compilations")
     recording = _of_inner("recording")
     trace = _of_inner("trace")
+    vjp_program = _of_inner("vjp_program")
+    jvp_program = _of_inner("jvp_program")
     watching = _of_inner("watching")
     functional = _of_inner("functional")
     function_class = _of_inner("function_class")

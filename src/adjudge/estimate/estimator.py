@@ -7,7 +7,7 @@ gave, whose answer no effort makes better. A new source of derivatives is one cl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
@@ -25,7 +25,7 @@ from adjudge.constants import (
     UNASKED_GRADIENT_WORK,
 )
 from adjudge.engine import Program
-from adjudge.errors import NotSupportedError, attempt
+from adjudge.errors import NotSupportedError, Source, attempt, running
 from adjudge.estimate.directional import (
     Column,
     not_movable,
@@ -54,8 +54,7 @@ from adjudge.problem import (
     Space,
     Tangent,
     at_once,
-    gradient_problem,
-    tangent_problem,
+    attached_alone,
 )
 
 
@@ -427,10 +426,13 @@ def vjp_by_replay(base: Base, w: Vector, rounding: float) -> Estimate | None:
     do to it; `None` where the rules cannot be replayed.
     """
     problem, reverse = base.problem, base.reverse
-    w_arrays = [one for one in reverse.cotangent(base, w, zeros=True) if one is not None]
-    if not _may_replay(problem, base) or not w_arrays:
-        return None
-    return _outputs(gradient_problem(problem, reverse.attached, base.Y, w_arrays), rounding)
+    made = [one for one in reverse.cotangent(base, w, zeros=True) if one is not None]
+    function = attached_alone(problem.function, reverse.attached)
+
+    def record() -> Program:
+        return problem.backend.vjp_program(function, problem.point(), tuple(made))
+
+    return _replayed_rules(base, record, rounding) if made else None
 
 
 def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Estimate | None:
@@ -438,19 +440,21 @@ def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Estimate | None:
     outputs.
     """
     problem = base.problem
-    if not _may_replay(problem, base):
-        return None
-    v_arrays = problem.X.arrays(problem.backend, v.vector, problem.x)
-    return _outputs(tangent_problem(problem, base.Y.leaves, v_arrays), rounding)
+    made = problem.X.arrays(problem.backend, v.vector, problem.x)
+
+    def record() -> Program:
+        return problem.backend.jvp_program(problem.function, problem.point(), made)
+
+    return _replayed_rules(base, record, rounding)
 
 
-def _may_replay(problem: Problem, base: Base) -> bool:
-    """Returns whether a recording, which holds every value of the program, may be made unasked."""
+def _replayed_rules(base: Base, record: Callable[[], Program], rounding: float) -> Estimate | None:
+    """Returns what rules put out that `record` records."""
+    problem = base.problem
+    # A recording holds every value of the program.
     large = problem.X.size + base.Y.size > LONG_REPLAY_WORK // 3
-    return not large and problem.backend.recorded_unasked and flint_is_installed()
-
-
-def _outputs(derivative: Problem, rounding: float) -> Estimate | None:
-    """Returns the outputs of a derivative that was recorded, by exact replay."""
-    program = attempt(partial(derivative.program_of_run, derivative.origin), NotSupportedError)
+    if large or not flint_is_installed():
+        return None
+    with running(Source.DERIVATIVE):
+        program = attempt(record, NotSupportedError)
     return None if program is None else Exact(LONG_REPLAY_WORK).outputs(program, rounding)

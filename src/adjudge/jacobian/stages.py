@@ -1840,7 +1840,8 @@ class ExactReplay(Stage):
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
         found = columns.replayed(trial.column.tangent)
-        if found is None and self._is_worth_seconds(trial):
+        may_take_long = found is None and columns.problem.backend.recorded_unasked
+        if may_take_long and self._is_worth_seconds(trial):
             columns = replace(columns, replay_work=LONG_REPLAY_WORK)
             found = columns.replayed(trial.column.tangent)
         if found is None:
@@ -2055,6 +2056,8 @@ def _saturates(trial: Trial) -> bool:
     point nearer to zero. Costs one evaluation of the derivative, and one for each row that fails.
     """
     columns, found, problem = trial.columns, trial.column, trial.columns.problem
+    if problem.constraints:
+        return False  # nothing says that the point lies in the set
     leaves = problem.primal_inputs or len(problem.X.leaves)
     of_f = problem.X.slices[leaves - 1].stop  # the rest are cotangents or tangents
     nearer = np.where(np.arange(problem.X.size) < of_f, TOWARDS_ZERO, 1.0) * problem.origin

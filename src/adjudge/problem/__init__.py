@@ -50,6 +50,7 @@ from adjudge.problem.captured import (
 from adjudge.problem.charts import SETS
 from adjudge.problem.composition import (
     COTANGENT,
+    attached_alone,
     composed,
     gradient_problem,
     over_reverse,
@@ -130,6 +131,7 @@ __all__ = [
     "Tree",
     "UserCalls",
     "at_once",
+    "attached_alone",
     "base_of",
     "bounds_of",
     "captured_by",

@@ -31,7 +31,7 @@ def gradient_problem(
     """
     backend, count = problem.backend, len(problem.x)
     kept = [k for k, here in enumerate(attached) if here]
-    function = _only(problem.function, kept, len(attached))
+    function = attached_alone(problem.function, attached)
 
     def evaluate(xw: Arrays) -> Arrays:
         """Returns the gradients by leaf of x, followed by the outputs of the problem."""
@@ -107,15 +107,15 @@ def _beside(problem: Problem, directions: Sequence[Array], names: Sequence[str])
     )
 
 
-def _only(function: FlatFunction, kept: Sequence[int], count: int) -> FlatFunction:
-    """Returns `function` with the outputs `kept` alone, out of `count`."""
-    if len(kept) == count:
+def attached_alone(function: FlatFunction, attached: Sequence[bool]) -> FlatFunction:
+    """Returns `function` with the outputs that are `attached` alone."""
+    if all(attached):
         return function
 
     def attached_outputs(x: Arrays) -> Arrays:
         """Returns the outputs of the function that are kept."""
         outputs = function(x)
-        return tuple(outputs[k] for k in kept)
+        return tuple([one for one, here in zip(outputs, attached, strict=True) if here])
 
     return attached_outputs
 

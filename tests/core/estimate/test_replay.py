@@ -5,10 +5,17 @@ from scenarios import seeds
 
 flint = pytest.importorskip("flint")
 
-from adjudge.engine import INPUT, ArrayOperations, Place, ProgramBuilder, Ref  # noqa: E402
+from adjudge.engine import INPUT, ArrayOperations, Operation, Place, ProgramBuilder, Ref  # noqa: E402
 from adjudge.estimate import matrices  # noqa: E402
+from adjudge.estimate.balls import lifted  # noqa: E402
 from adjudge.estimate.matrices import adjoint, matmul  # noqa: E402
-from adjudge.estimate.replay import DoubtError, mistranslated, precision, replay  # noqa: E402
+from adjudge.estimate.replay import (  # noqa: E402
+    DoubtError,
+    Roundings,
+    mistranslated,
+    precision,
+    replay,
+)
 
 X = Ref(INPUT, 0)
 RNG = np.random.default_rng(3)
@@ -294,3 +301,12 @@ def compared(program, f, x):
     for found, value, rate in zip(outputs, f(x), slope(f, x, v), strict=True):
         assert np.allclose(floats(found, 0), value)
         assert np.allclose(floats(found, 1), rate, rtol=1e-6, atol=1e-7)
+
+
+def test_integers_are_not_rounded():
+    """A branch that was taken on an integer would be undecided if they were."""
+    recorded = np.array([1, 0])
+    operation = Operation("negative", (), (recorded,), 2.0**-52)
+    with precision(128):
+        (found,) = Roundings(2.0**-52).performed(operation, [lifted(-recorded)])
+        assert all((one - int(k)).is_zero() for one, k in zip(found.value, recorded, strict=True))

@@ -1,0 +1,97 @@
+"""A rule by hand may cancel where f does not: `sigmoid(x) - 1` at 40 is zero, and the cross-entropy
+has all of its digits. What it gives in exact arithmetic tells rounding from an error.
+"""
+
+import numpy as np
+import pytest
+from scenarios import over_seeds
+
+from adjudge import ByHand, Verdict, examine
+
+pytest.importorskip("flint")
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softplus(x):
+    return np.logaddexp(0.0, x)
+
+
+SLOPES = {
+    "cross-entropy": (lambda x: softplus(-x), lambda x: sigmoid(x) - 1),
+    "softplus": (softplus, lambda x: 1 - 1 / (1 + np.exp(x))),
+    "sigmoid": (lambda x: sigmoid(-x), lambda x: -sigmoid(x) * (1 - sigmoid(x))),
+}
+"""A function that keeps its digits, and its slope by a formula that does not."""
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("spread", [20.0, 60.0])
+@pytest.mark.parametrize("name", SLOPES)
+def test_a_right_rule_that_loses_its_digits_does_not_fail(name, spread, mode, seeds):
+    f, slope = SLOPES[name]
+    rule = ByHand(f, vjp=lambda x, w: w * slope(x))
+    for seed in seeds:
+        x = spread * np.random.default_rng(seed).standard_normal((4, 8))
+        verdict = examine(rule, x, seed=seed, mode=mode, blame=False).verdict
+        assert verdict is Verdict.PASS if mode == "projected" else verdict is not Verdict.FAIL
+
+
+MISTAKES = {
+    "cut off": lambda x, slope: np.where(x > 30, 0.0, slope),
+    "another sign": lambda x, slope: np.where(x > 25, -slope, slope),
+    "a hundredth in the tail": lambda x, slope: np.where(x > 25, 1.01 * slope, slope),
+    "a part of 1e-6": lambda x, slope: 1.000001 * slope,
+    "a term of 1e-12": lambda x, slope: slope + 1e-12,
+    "one entry": lambda x, slope: np.where(np.arange(8) == 5, 1.0001 * slope, slope),
+}
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("mode", ["full", "projected"])
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_where_rounding_is_as_large_fails(mistake, mode, seeds):
+    f, slope = SLOPES["cross-entropy"]
+    rule = ByHand(f, vjp=lambda x, w: w * MISTAKES[mistake](x, slope(x)))
+    for seed in seeds:
+        x = 60 * np.random.default_rng(seed).standard_normal((4, 8))
+        assert examine(rule, x, seed=seed, mode=mode, blame=False).verdict is Verdict.FAIL
+
+
+def test_a_rule_that_keeps_its_arguments_keeps_arrays():
+    """It is recorded with arrays of another class, and called once more without."""
+
+    class Layer:
+        def forward(self, x):
+            return softplus(-x)
+
+        def backward(self, x, w):
+            self.kept = x
+            return w * (sigmoid(x) - 1)
+
+    layer = Layer()
+    rule = ByHand(layer.forward, vjp=layer.backward)
+    report = examine(rule, np.linspace(-50.0, 50.0, 32), seed=0, blame=False)
+
+    assert report.verdict is Verdict.PASS
+    assert "exact replay of the rules" in str(report)
+    assert type(layer.kept) is np.ndarray
+
+
+def test_a_term_that_matters_at_x_alone_is_missed_by_no_pole():
+    """Nearer to zero the derivative is larger than any error at x, and is no measure of it."""
+
+    def energy(x):
+        return x**-12.0 - x**-6.0
+
+    def slope(x, term):
+        return -12 * x**-13.0 + 6 * term * x**-7.0
+
+    x = np.linspace(0.9, 2.5, 12)
+    for term, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL), (1.001, Verdict.FAIL)):
+        rule = ByHand(energy, vjp=lambda x, w, term=term: w * slope(x, term))
+        for seed in range(5):
+            assert examine(rule, x, seed=seed, blame=False).verdict is verdict
