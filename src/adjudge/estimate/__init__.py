@@ -38,6 +38,7 @@ from adjudge.estimate.estimator import (
     by_reference,
     by_replay,
     jvp_by_replay,
+    value_by_replay,
     vjp_by_replay,
 )
 from adjudge.estimate.exact import Exact, enclosure_of, require_flint
@@ -112,5 +113,6 @@ __all__ = [
     "sample_at",
     "significant_bits",
     "towards_tie",
+    "value_by_replay",
     "vjp_by_replay",
 ]

@@ -448,6 +448,12 @@ def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Estimate | None:
     return _replayed_rules(base, record, rounding)
 
 
+def value_by_replay(base: Base, rounding: float) -> Estimate | None:
+    """Returns the same of what is differentiated, where that is a derivative itself."""
+    problem = base.problem
+    return _replayed_rules(base, partial(problem.program, problem.origin), rounding)
+
+
 def _replayed_rules(base: Base, record: Callable[[], Program], rounding: float) -> Estimate | None:
     """Returns what rules put out that `record` records."""
     problem = base.problem

@@ -116,6 +116,7 @@ from adjudge.estimate import (
     representable,
     rounded_dtype,
     sample_at,
+    value_by_replay,
     vjp_by_replay,
 )
 from adjudge.findings import Scheme
@@ -2003,52 +2004,76 @@ class ReplayedRules(Stage):
     takes them from there to what was computed: a rule that is cut off at 30 is wrong. It needs
     python-flint and an engine that tells what its rules do. It takes one evaluation of the
     derivative, nearer to zero, and one recording of the rules for each row that fails where they
-    are far larger there. Where they are wrong once they are not asked again. Ours.
+    are far larger there. Where they are wrong once they are not asked again. What is open beside
+    differences is settled so beside a replay of f: a second derivative of `log_softmax`. Ours.
     """
 
     name = "exact replay of the rules"
     by_entry = True
+    settles_open = True
 
     def helps(self, trial: Trial) -> bool:
         columns, tolerance = trial.columns, trial.columns.tolerance
-        if (
-            trial.column.from_reference
-            and not tolerance.exact
-            and trial.decided_by != ExactReplay.name
-        ):
+        given = trial.column.from_reference and trial.decided_by != ExactReplay.name
+        if given and not tolerance.exact:
             return False  # whoever gives a reference wants to know
-        may_be = tolerance.automatic and tolerance.eps <= COARSE_EPS and not tolerance.spread
-        return may_be and trial.fails > 0 and not columns.wrong_rules
+        if not tolerance.automatic or tolerance.eps > COARSE_EPS or tolerance.spread:
+            return False
+        return not columns.wrong_rules and bool(trial.fails or (trial.open and not trial.separate))
 
     def apply(self, trial: Trial) -> Trial:
-        after = trial
-        if _saturates(trial):
-            allowed = [self._allowed(trial, one) for one in trial.compared]
-            after = trial.with_compared(allowed, self.name)
-        if after.fails:
+        if not trial.fails or _saturates(trial):
+            if trial.fails:
+                after = self._with_rules(trial)
+                if not after.fails:
+                    return after
+            replayed = self._beside_replay(trial)
+            if replayed is not None and replayed.fails and _saturates(replayed):
+                after = self._with_rules(replayed)
+                if not after.left:
+                    return after
+        if trial.fails:
             trial.columns.wrong_rules.append(trial.column.tangent)
-            return trial
-        return after
+        return trial
+
+    @staticmethod
+    def _beside_replay(trial: Trial) -> Trial | None:
+        """Returns what is compared with differences as compared with a replay of f, if any."""
+        columns, by_replay = trial.columns, trial.columns.by_replay()
+        if trial.column.from_reference or by_replay is None:
+            return None
+        found = by_replay.along(trial.column.tangent)
+        compared = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
+        return replace(trial, column=found, compared=compared)
+
+    def _with_rules(self, trial: Trial) -> Trial:
+        """Returns the trial without what its rules lose by rounding."""
+        return trial.with_compared([self._allowed(trial, one) for one in trial.compared], self.name)
 
     @staticmethod
     def _allowed(trial: Trial, one: ModeComparison) -> ModeComparison:
-        """Returns the comparison with what fails allowed what its rules lose by rounding."""
+        """Returns the comparison with what fails in place of what its rules lose by rounding.
+
+        That is so small that it is left out of account, unless the caller has asked for an exact
+        reference, and it is then left open.
+        """
         comparison = one.comparison
         rows = [int(k) for k in np.flatnonzero(comparison.fails)]
-        if not rows:
-            return one
-        exact = _by_rules(trial, one.kind, rows)
+        exact = _by_rules(trial, one.kind, rows) if rows else None
         if exact is None:
             return one
         values, bars, slack = exact
         automatic, error = comparison.automatic.copy(), comparison.error.copy()
         lost = np.abs(automatic[rows] - values)
         automatic[rows], error[rows] = values, error[rows] + bars
-        right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
-        right &= np.isfinite(slack) & (lost <= slack)
-        error = comparison.error.copy()
-        error[rows] += np.where(right, lost + bars, 0.0)
-        return one._replace(comparison=replace(comparison, error=error))
+        right = ~replace(comparison, automatic=automatic, error=error).fails
+        right[rows] &= np.isfinite(slack) & (lost <= slack)
+        if comparison.tolerance.exact:
+            automatic = comparison.automatic
+            error[rows] += lost
+        automatic = np.where(right, automatic, comparison.automatic)
+        error = np.where(right, error, comparison.error)
+        return one._replace(comparison=replace(comparison, automatic=automatic, error=error))
 
 
 def _saturates(trial: Trial) -> bool:
@@ -2065,7 +2090,7 @@ def _saturates(trial: Trial) -> bool:
         rows = [int(k) for k in np.flatnonzero(comparison.fails)]
         if not rows:
             continue
-        if kind == "first" or len(rows) > Tally.KEPT:
+        if len(rows) > Tally.KEPT:
             return False
         there = RowsAtPoints(columns, found, kind, rows).at(problem.clipped(nearer))
         unit = columns.tolerance.coarsest * np.abs(there)
@@ -2089,11 +2114,14 @@ def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vec
         each = [np.concatenate([columns.pushed(part, k) for k in rows]) for part in parts]
         return each[0], each[1], each[2]
     for k in rows:
-        one = vjp_by_replay(base, columns.cotangent(k), eps)
+        first = kind == "first"
+        one = (
+            value_by_replay(base, eps) if first else vjp_by_replay(base, columns.cotangent(k), eps)
+        )
         if one is None or one.own_error is None:
             return None
-        rounding = eps * np.abs(one.value)
-        found.append([one.value @ v, (one.error + rounding) @ np.abs(v), one.own_error @ np.abs(v)])
+        along, bars = v[: one.value.size], one.error + eps * np.abs(one.value)
+        found.append([one.value @ along, bars @ np.abs(along), one.own_error @ np.abs(along)])
     values, bars, slack = np.array(found).T
     return values, bars, slack
 
