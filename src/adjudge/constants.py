@@ -96,13 +96,14 @@ FEW_UNITS = 2.0**12
 """Stairs of rounding are longer than the steps of a ladder where a value is no more than so many
 units of rounding of the largest number of its leaf. What is larger shows its own slope, and stairs
 or waves that it has beside 1e10 were taken for rounding without this bound. The value is ours."""
-TOWARDS_ZERO = 1 / 16
-"""What saturates at x does so far less at this part of it: `1 - sigmoid(40)` is zero, and
-`1 - sigmoid(2.5)` is not. The value is ours."""
 LOST_UNITS_OF_RULE = 2.0**12
-"""Rules are replayed where they are off by no more than so many units of rounding of what they give
-at `TOWARDS_ZERO`. Replaying them wherever something is wrong took a third of the time of a FAIL,
-and larger errors are no rounding. The value is ours."""
+"""What a rule loses is harmless where it is no more than so many units of rounding of the largest
+derivative of its leaf. Larger errors are no rounding of a small derivative, and to replay rules
+wherever something is wrong took a third of the time of a FAIL. The value is ours."""
+LAST_BITS = 2.0**12
+"""A difference of larger numbers ends so many times farther to the left than a number that was not
+subtracted: `1 - sigmoid(30)` has seven bits left of 53. Without it a rule that has lost its digits
+at all entries of x failed. The value is ours."""
 MEAN_REACH = 1 / 16
 """Over a short step every error of a rule is within rounding of f. Over a step of this part of x a
 value that is off by all of itself is not, where f has a bit or two left; what is off by no more
@@ -1517,9 +1518,9 @@ LONG_REPLAY_WORK = 10**6
 """Where a column would be left open, or fail by no more than saturation explains, f or the rules of
 its derivative are replayed with so many operations on numbers, which take some seconds. Of a layer
 of 1,000 numbers the right rule failed with fewer. The value is ours."""
-LONG_REPLAYS = 2
-"""So many columns of a table are replayed so long. A check that stays open all the same would take
-minutes without this. The value is ours."""
+LONG_REPLAYS = 1
+"""So many open columns of a table are replayed so long. A check that stays open all the same would
+take minutes without this. The value is ours."""
 EXACT_GRADIENT_WORK = 10**6
 """Beside an exact reference every entry of a gradient is looked at, also of those that are compared
 along random directions. Such a gradient may take so many operations on numbers, about a second. The

@@ -155,7 +155,7 @@ def test_every_mode_of_jax_agrees_with_mpmath(double, jnp):
 
 
 @on_both
-@pytest.mark.parametrize("size", [2, 4000])
+@pytest.mark.parametrize("size", [2, 60_000])
 def test_large_arrays_are_not_replayed_without_being_asked(
     adjudge_backend, planted, monkeypatch, size
 ):

@@ -37,10 +37,12 @@ from adjudge.estimate.replay import (
     Doubt,
     DoubtError,
     Roundings,
+    decides_otherwise,
     first_lost,
     mistranslated,
     precision,
     replay,
+    replayed,
     work_of_one,
 )
 from adjudge.estimate.stencils import Estimate
@@ -119,17 +121,28 @@ class Exact(Reference):
 
     def outputs(self, program: Program, rounding: float) -> Estimate | None:
         """Returns what a program puts out in place of a derivative, and as its `own_error` what
-        roundings by that spacing at 1 can do; `None` where there is too much to do, or an operation
-        has no translation, or is not what was recorded.
+        roundings by that spacing at 1 can do.
+
+        Returns `None` where there is too much to do, where an operation has no translation, is not
+        what was recorded or rounds more coarsely, and where a decision is another one than that
+        which was recorded, or would be with roundings: what follows is then another program.
         """
         if program.opaque or work_of(program) > self.work:
+            return None
+        if any(one.eps > rounding for one in program.operations):
             return None
         with precision(TRANSLATION_BITS):
             if mistranslated(program) is not None or _unenclosed(program) is not None:
                 return None
 
         def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
-            values = _replayed(program, [], rounded)(0)
+            steps = replayed(program, [], rounded, decides_otherwise)
+            if steps.stopped is not None:
+                raise DoubtError(Doubt(steps.stopped, "the branch taken is not decided"))
+            outputs = [lifted(steps.value(one)) for one in program.outputs]
+            if rounded is not None:
+                outputs = [rounded.of_output(one) for one in outputs]
+            values = _outputs(program, outputs)(0)
             return values, values
 
         exact = self._refined(found, program, [], np.inf, count=_size(program))
@@ -137,7 +150,7 @@ class Exact(Reference):
             try:
                 wide = found(Roundings(rounding))[0]
             except DoubtError:
-                return exact
+                return None
             return exact.but(own_error=_floats(wide, exact.value)[1])
 
     def values(self, link: Link, x: Vector) -> Vector | None:

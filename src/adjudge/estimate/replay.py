@@ -507,6 +507,16 @@ def first_lost(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> 
     return replayed(program, tangents, None, look).stopped
 
 
+def decides_otherwise(
+    operation: Operation, operands: Sequence[Any], found: tuple[Any, ...]
+) -> bool:
+    """Returns whether a comparison among the results of an operation is not as it was recorded, or
+    is not decided.
+    """
+    pairs = zip(found, operation.recorded, strict=True)
+    return any(isinstance(one, Truth) and not _as_recorded(one, known) for one, known in pairs)
+
+
 def _is_finite(jets: Jets) -> bool:
     return all(one.is_finite() for part in jets.parts.values() for one in part.flat)
 

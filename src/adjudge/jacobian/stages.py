@@ -55,6 +55,7 @@ from adjudge.constants import (
     LADDER_RATIO,
     LADDER_ZERO_UNITS,
     LARGEST_OF_PARTS,
+    LAST_BITS,
     LEAST_PART,
     LONG_ENOUGH,
     LONG_REPLAY_WORK,
@@ -93,7 +94,6 @@ from adjudge.constants import (
     STAIR_SPACINGS,
     STEADY_PART,
     STILL_PART,
-    TOWARDS_ZERO,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
     TURN_DISTANCE,
@@ -120,7 +120,7 @@ from adjudge.estimate import (
     vjp_by_replay,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import Vector, norm, relative_step, scale
+from adjudge.floats import Vector, lowest_bit, norm, relative_step, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
@@ -2001,11 +2001,12 @@ class ReplayedRules(Stage):
     A rule may cancel where f does not: `1 - sigmoid(x)` at 40 is zero, and `softplus(-x)` has all
     of its digits. Without this stage such rules, which are right, fail at ordinary numbers. Only
     what the rules give in exact arithmetic is believed, compared as ever, and only where rounding
-    takes them from there to what was computed: a rule that is cut off at 30 is wrong. It needs
-    python-flint and an engine that tells what its rules do. It takes one evaluation of the
-    derivative, nearer to zero, and one recording of the rules for each row that fails where they
-    are far larger there. Where they are wrong once they are not asked again. What is open beside
-    differences is settled so beside a replay of f: a second derivative of `log_softmax`. Ours.
+    takes them from there to what was computed: a rule that is cut off at 30 is wrong. What is
+    small beside the largest derivative of its leaf then passes, and what is not is left open. What
+    is open beside differences is settled so beside a replay of f: a second derivative of
+    `log_softmax`. It needs python-flint and an engine that tells what its rules do. It takes one
+    evaluation of the derivative, and one recording of the rules for each row that fails and may be
+    rounding. Where they are wrong once they are not asked again. Ours.
     """
 
     name = "exact replay of the rules"
@@ -2052,10 +2053,8 @@ class ReplayedRules(Stage):
 
     @staticmethod
     def _allowed(trial: Trial, one: ModeComparison) -> ModeComparison:
-        """Returns the comparison with what fails in place of what its rules lose by rounding.
-
-        That is so small that it is left out of account, unless the caller has asked for an exact
-        reference, and it is then left open.
+        """Returns the comparison without what its rules lose by rounding where that is harmless,
+        and open elsewhere. Who has asked for an exact reference wants to know of both.
         """
         comparison = one.comparison
         rows = [int(k) for k in np.flatnonzero(comparison.fails)]
@@ -2064,39 +2063,78 @@ class ReplayedRules(Stage):
             return one
         values, bars, slack = exact
         automatic, error = comparison.automatic.copy(), comparison.error.copy()
-        lost = np.abs(automatic[rows] - values)
+        lost = np.zeros(error.size)
+        lost[rows] = np.abs(automatic[rows] - values)
         automatic[rows], error[rows] = values, error[rows] + bars
         right = ~replace(comparison, automatic=automatic, error=error).fails
-        right[rows] &= np.isfinite(slack) & (lost <= slack)
-        if comparison.tolerance.exact:
-            automatic = comparison.automatic
-            error[rows] += lost
-        automatic = np.where(right, automatic, comparison.automatic)
-        error = np.where(right, error, comparison.error)
+        right[rows] &= np.isfinite(slack) & (lost[rows] <= slack)
+        counts = comparison.tolerance.exact or ~_is_harmless(trial, one, lost)
+        automatic = np.where(right & ~counts, automatic, comparison.automatic)
+        error = np.where(right, error + np.where(counts, lost, 0.0), comparison.error)
         return one._replace(comparison=replace(comparison, automatic=automatic, error=error))
 
 
 def _saturates(trial: Trial) -> bool:
-    """Returns whether all that fails is off by no more than rounding of what the derivative is at a
-    point nearer to zero. Costs one evaluation of the derivative, and one for each row that fails.
+    """Returns whether all that fails may be what rounding takes from a derivative that is small:
+    it is off by no more than rounding of the largest one of its leaf, or has lost its last bits.
     """
-    columns, found, problem = trial.columns, trial.column, trial.columns.problem
-    if problem.constraints:
-        return False  # nothing says that the point lies in the set
-    leaves = problem.primal_inputs or len(problem.X.leaves)
-    of_f = problem.X.slices[leaves - 1].stop  # the rest are cotangents or tangents
-    nearer = np.where(np.arange(problem.X.size) < of_f, TOWARDS_ZERO, 1.0) * problem.origin
-    for _, comparison, kind in trial.compared:
-        rows = [int(k) for k in np.flatnonzero(comparison.fails)]
-        if not rows:
-            continue
+    for one in trial.compared:
+        rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
         if len(rows) > Tally.KEPT:
             return False
-        there = RowsAtPoints(columns, found, kind, rows).at(problem.clipped(nearer))
-        unit = columns.tolerance.coarsest * np.abs(there)
-        if not np.all(comparison.difference[rows] <= LOST_UNITS_OF_RULE * unit):
+        if not rows or np.all(_is_harmless(trial, one, one.comparison.difference)[rows]):
+            continue
+        if not _ends_early(trial, one, rows):
             return False
     return True
+
+
+def _ends_early(trial: Trial, one: ModeComparison, rows: list[int]) -> bool:
+    """Returns whether the numbers of these rows lack the last bits of numbers that were not
+    subtracted.
+    """
+    numbers, of_rows, tangent = (
+        one.comparison.automatic[rows],
+        trial.block.rows,
+        trial.column.tangent,
+    )
+    if one.kind == "rows" and tangent.coordinate is None and of_rows is not None:
+        kept, its = trial.block.of_leaf(tangent.part(trial.columns.problem.X))
+        numbers = its[np.ix_(rows, trial.column.vector[kept] != 0)]
+    least = LAST_BITS * trial.columns.tolerance.eps * np.abs(numbers)
+    return bool(np.all(lowest_bit(numbers) > least))
+
+
+def _is_harmless(trial: Trial, one: ModeComparison, off: Vector) -> NDArray[np.bool_]:
+    """Marks the rows of which so much is no more than some units of rounding of the largest
+    derivative of their leaf.
+
+    The cotangents and the tangents at which a derivative is differentiated again are such that its
+    entries are alike, which would hide that some are small: they are taken as ones here. Costs an
+    evaluation of the derivative, with one of what is differentiated where that is a derivative.
+    """
+    columns, found, problem = trial.columns, trial.column, trial.columns.problem
+    base, point, weights = columns.base.of or columns.base, None, np.ones(off.size)
+    if problem.primal_inputs:
+        point = problem.origin.copy()
+        of_others = point[problem.X.slices[problem.primal_inputs - 1].stop :]
+        weights *= np.max(np.abs(of_others), initial=0.0)
+        of_others[:] = np.where(of_others < 0, -1.0, 1.0)
+    moved, signs = np.zeros(problem.X.size), np.where(np.arange(problem.X.size) % 2, -1.0, 1.0)
+    for j in found.tangent.leaves:
+        moved[problem.X.slices[j]] = np.max(np.abs(found.vector[problem.X.slices[j]]), initial=0.0)
+    if one.kind == "each":
+        sizes = Forward(problem, point).column(base, signs * moved)[1]
+    elif one.kind == "first":
+        x = problem.origin if point is None else point
+        values = evaluate(problem, base, x, Purpose.NEAR_X)[: base.Y.size]
+        sizes = values * moved[: values.size]
+    else:
+        reverse = base.reverse if point is None else columns.reverse_at(point, problem)
+        sizes = reverse.row(base, np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)) * moved
+        weights *= [np.max(np.abs(columns.cotangent(k)), initial=0.0) for k in range(off.size)]
+    largest = np.max(np.abs(sizes), initial=0.0, where=np.isfinite(sizes))
+    return np.asarray(off <= LOST_UNITS_OF_RULE * columns.tolerance.coarsest * weights * largest)
 
 
 def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vector, Vector] | None:

@@ -77,6 +77,7 @@ from adjudge.jacobian.stages import (
     AutomaticRounding,
     Doubt,
     Examined,
+    ReplayedRules,
     Trial,
     apply,
     doubt_of,
@@ -1080,7 +1081,8 @@ class Table:
         tally.compared += together * self._count(comparison, kind, trial.columns.base)
         each, pairs = kind == "each" or self.probes.full, self.pairs
         slopes = trial.columns.slopes(found, kind)
-        if found.estimate.balls is not None and slopes is None and comparison.tolerance.automatic:
+        proves = found.estimate.balls is not None and trial.decided_by != ReplayedRules.name
+        if proves and slopes is None and comparison.tolerance.automatic:
             self._certify(trial, one, together)
         if comparison.agrees_clearly and slopes is None:
             if pairs is not None and kind != "first":

@@ -761,8 +761,7 @@ def test_arguments_are_swapped_for_a_trial_where_the_rule_is_not_linear_and_x_is
     swapped = lambda w, x: of_square(x).T @ w  # noqa: E731
 
     assert examine(ByHand(square, vjp=vjp), X, seed=1).verdict is Verdict.FAIL
-    # The second is where a derivative that saturates at x does not.
-    assert all(np.allclose(x, X, atol=0.5) or np.allclose(x, X / 16) for x in seen)
+    assert all(np.allclose(x, X, atol=0.5) for x in seen)
     assert examine(ByHand(square, vjp=swapped), X, seed=1).slip is not None
     assert examine(ByHand(square, vjp=swapped), X, seed=1, bounds=(-9.0, 9.0)).slip is None
 
