@@ -2063,14 +2063,16 @@ class ReplayedRules(Stage):
             return one
         values, bars, slack = exact
         automatic, error = comparison.automatic.copy(), comparison.error.copy()
-        lost = np.zeros(error.size)
-        lost[rows] = np.abs(automatic[rows] - values)
+        lost = np.abs(automatic[rows] - values)
         automatic[rows], error[rows] = values, error[rows] + bars
-        right = ~replace(comparison, automatic=automatic, error=error).fails
-        right[rows] &= np.isfinite(slack) & (lost[rows] <= slack)
-        counts = comparison.tolerance.exact or ~_is_harmless(trial, one, lost)
-        automatic = np.where(right & ~counts, automatic, comparison.automatic)
-        error = np.where(right, error + np.where(counts, lost, 0.0), comparison.error)
+        right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
+        right &= np.isfinite(slack) & (lost <= slack)
+        left_out = right & _is_harmless(trial, one, rows, lost)
+        if comparison.tolerance.exact:
+            left_out[:] = False
+        automatic[rows] = np.where(left_out, values, comparison.automatic[rows])
+        error[rows] = np.where(right & ~left_out, error[rows] + lost, error[rows])
+        error[rows] = np.where(right, error[rows], comparison.error[rows])
         return one._replace(comparison=replace(comparison, automatic=automatic, error=error))
 
 
@@ -2082,7 +2084,7 @@ def _saturates(trial: Trial) -> bool:
         rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
         if len(rows) > Tally.KEPT:
             return False
-        if not rows or np.all(_is_harmless(trial, one, one.comparison.difference)[rows]):
+        if not rows or np.all(_is_harmless(trial, one, rows, one.comparison.difference[rows])):
             continue
         if not _ends_early(trial, one, rows):
             return False
@@ -2093,11 +2095,8 @@ def _ends_early(trial: Trial, one: ModeComparison, rows: list[int]) -> bool:
     """Returns whether the numbers of these rows lack the last bits of numbers that were not
     subtracted.
     """
-    numbers, of_rows, tangent = (
-        one.comparison.automatic[rows],
-        trial.block.rows,
-        trial.column.tangent,
-    )
+    numbers, of_rows = one.comparison.automatic[rows], trial.block.rows
+    tangent = trial.column.tangent
     if one.kind == "rows" and tangent.coordinate is None and of_rows is not None:
         kept, its = trial.block.of_leaf(tangent.part(trial.columns.problem.X))
         numbers = its[np.ix_(rows, trial.column.vector[kept] != 0)]
@@ -2105,36 +2104,42 @@ def _ends_early(trial: Trial, one: ModeComparison, rows: list[int]) -> bool:
     return bool(np.all(lowest_bit(numbers) > least))
 
 
-def _is_harmless(trial: Trial, one: ModeComparison, off: Vector) -> NDArray[np.bool_]:
-    """Marks the rows of which so much is no more than some units of rounding of the largest
-    derivative of their leaf.
+def _is_harmless(
+    trial: Trial, one: ModeComparison, rows: list[int], off: Vector
+) -> NDArray[np.bool_]:
+    """Marks those of the rows of which so much is no more than some units of rounding of the
+    largest derivative of their leaf.
 
-    The cotangents and the tangents at which a derivative is differentiated again are such that its
-    entries are alike, which would hide that some are small: they are taken as ones here. Costs an
-    evaluation of the derivative, with one of what is differentiated where that is a derivative.
+    Probes make entries alike, and the cotangents and tangents at which a derivative is
+    differentiated again do so, which would hide that some are small: all of these have one size
+    here. Costs an evaluation of the derivative for each row, or for all where a jvp has them, and
+    one of what is differentiated where that is a derivative.
     """
     columns, found, problem = trial.columns, trial.column, trial.columns.problem
-    base, point, weights = columns.base.of or columns.base, None, np.ones(off.size)
+    base, point, weight = columns.base.of or columns.base, None, 1.0
     if problem.primal_inputs:
         point = problem.origin.copy()
         of_others = point[problem.X.slices[problem.primal_inputs - 1].stop :]
-        weights *= np.max(np.abs(of_others), initial=0.0)
+        weight = float(np.max(np.abs(of_others), initial=0.0))
         of_others[:] = np.where(of_others < 0, -1.0, 1.0)
-    moved, signs = np.zeros(problem.X.size), np.where(np.arange(problem.X.size) % 2, -1.0, 1.0)
-    for j in found.tangent.leaves:
-        moved[problem.X.slices[j]] = np.max(np.abs(found.vector[problem.X.slices[j]]), initial=0.0)
+    moved = np.zeros(problem.X.size)
+    for part in (problem.X.slices[j] for j in found.tangent.leaves):
+        moved[part] = np.max(np.abs(found.vector[part]), initial=0.0)
+
     if one.kind == "each":
-        sizes = Forward(problem, point).column(base, signs * moved)[1]
+        signs = np.where(np.arange(moved.size) % 2, -moved, moved)
+        every = base.Y.largest(Forward(problem, point).column(base, signs)[1])
+        sizes = np.concatenate([columns.pushed(every, k) for k in rows])
     elif one.kind == "first":
         x = problem.origin if point is None else point
         values = evaluate(problem, base, x, Purpose.NEAR_X)[: base.Y.size]
-        sizes = values * moved[: values.size]
+        sizes = np.full(len(rows), largest(values * moved[: values.size]))
     else:
         reverse = base.reverse if point is None else columns.reverse_at(point, problem)
-        sizes = reverse.row(base, np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)) * moved
-        weights *= [np.max(np.abs(columns.cotangent(k)), initial=0.0) for k in range(off.size)]
-    largest = np.max(np.abs(sizes), initial=0.0, where=np.isfinite(sizes))
-    return np.asarray(off <= LOST_UNITS_OF_RULE * columns.tolerance.coarsest * weights * largest)
+        signs = np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)
+        alike = [signs * base.Y.largest(columns.cotangent(k)) for k in rows]
+        sizes = np.array([largest(reverse.row(base, w) * moved) for w in alike])
+    return np.asarray(off <= LOST_UNITS_OF_RULE * columns.tolerance.coarsest * weight * sizes)
 
 
 def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vector, Vector] | None:

@@ -81,6 +81,59 @@ def test_a_rule_that_keeps_its_arguments_keeps_arrays():
     assert type(layer.kept) is np.ndarray
 
 
+def in_float32(x, w):
+    return -w * np.exp(-x.astype(np.float32)).astype(float)
+
+
+def another_branch(x, w):
+    s = sigmoid(x)
+    return -w * np.where(s == 1, 1e-14, 1 - s)
+
+
+def quotient(x, w):
+    return w * ((x + 1e-12) ** -10.0 - x**-10.0) / 1e-12
+
+
+NO_ROUNDING = {
+    "a cast": (lambda x: np.exp(-x), in_float32, (20.0, 40.0)),
+    "a branch that rounding turns": (lambda x: softplus(-x), another_branch, (37.5, 45.0)),
+    "a difference quotient": (lambda x: x**-10.0, quotient, (1.0, 3.0)),
+}
+"""Rules that are off by no more than rounding of some number could make, by their own fault."""
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("name", NO_ROUNDING)
+def test_what_a_rule_does_to_itself_is_no_rounding(name, seeds):
+    f, vjp, (least, most) = NO_ROUNDING[name]
+    for seed in seeds:
+        x = np.random.default_rng(seed).uniform(least, most, 40)
+        report = examine(ByHand(f, vjp=vjp), x, seed=seed, blame=False)
+        assert report.verdict is Verdict.FAIL
+
+
+def test_a_loop_that_ends_at_x_is_run_nowhere_else():
+    """Nearer to zero it would not end."""
+
+    def grown(x):
+        y = x
+        for _ in range(10_000):
+            if y.max() >= 1000:
+                return y
+            y = y * x
+        raise AssertionError(x)
+
+    def slope(x):
+        times = np.log(grown(x)[1]) / np.log(x[1])
+        return round(times) * grown(x) / x
+
+    x = np.array([2.0, 2.5])
+    right = ByHand(grown, vjp=lambda x, w: w * slope(x))
+    wrong = ByHand(grown, vjp=lambda x, w: 1.01 * w * slope(x))
+    assert examine(right, x, seed=0, blame=False).verdict is Verdict.PASS
+    assert examine(wrong, x, seed=0, blame=False).verdict is Verdict.FAIL
+
+
 def test_a_term_that_matters_at_x_alone_is_missed_by_no_pole():
     """Nearer to zero the derivative is larger than any error at x, and is no measure of it."""
 
