@@ -97,9 +97,13 @@ FEW_UNITS = 2.0**12
 units of rounding of the largest number of its leaf. What is larger shows its own slope, and stairs
 or waves that it has beside 1e10 were taken for rounding without this bound. The value is ours."""
 LOST_UNITS_OF_RULE = 2.0**12
-"""What a rule loses is harmless where it is no more than so many units of rounding of the largest
-derivative of its leaf. Larger errors are no rounding of a small derivative, and to replay rules
+"""Rules are replayed where they are off by no more than so many units of rounding of the largest
+derivative of their leaf. Larger errors are no rounding of a small derivative, and to replay rules
 wherever something is wrong took a third of the time of a FAIL. The value is ours."""
+HARMLESS_UNITS = 16
+"""What a rule that is right loses is left out of account if it is no more than so many units of
+rounding of the largest derivative of its leaf, and leaves the verdict open if it is more: beside
+`1e10 x` the slope of `sin x` has no part to lose. The value is ours."""
 LAST_BITS = 2.0**12
 """A difference of larger numbers ends so many times farther to the left than a number that was not
 subtracted: `1 - sigmoid(30)` has seven bits left of 53. Without it a rule that has lost its digits

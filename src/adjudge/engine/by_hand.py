@@ -475,7 +475,8 @@ class HandBackend(OtherDerivatives):
         if self.name != "numpy":
             return self.inner.program(lambda xw: calls.evaluate(rule, xw), xw)
         try:
-            return recorded(lambda function: calls.evaluate(function, xw), rule, xw, self.arrays)
+            evaluate = partial(calls.evaluate, x=xw)
+            return recorded(evaluate, rule, xw, self.arrays, again=False)
         finally:
             calls.evaluate(rule, xw)  # what the rule keeps of its arguments is no recorder
 

@@ -475,6 +475,8 @@ def recorded(
     function: Callable[..., Any],
     x: Sequence[HostArray],
     arrays: Readable,
+    *,
+    again: bool = True,
 ) -> Program:
     """Returns what a function of NumPy arrays does at x.
 
@@ -487,6 +489,8 @@ def recorded(
         function: The function.
         x: The inputs.
         arrays: What reads arrays.
+        again: Whether the function may be called once more so. Compiled code that asks NumPy for a
+            new array and takes it for one, as `numpy.random` does, ends the process then.
 
     Raises `NotSupportedError` where the function does something else with arrays that are recorded,
     or where it does not see them.
@@ -494,10 +498,10 @@ def recorded(
     program, lost = None, True
     with Catching(NotSupportedError) as caught:
         program, lost = _recorded(call, function, x, arrays, made=False)
-    if lost:
-        with Catching(NotSupportedError) as again:
+    if lost and again:
+        with Catching(NotSupportedError) as refused:
             other, lost = _recorded(call, function, x, arrays, made=True)
-        if again.error is None and (not lost or program is None):
+        if refused.error is None and (not lost or program is None):
             return other
     if program is None:
         assert caught.error is not None

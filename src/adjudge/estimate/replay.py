@@ -269,6 +269,11 @@ SWITCHES = frozenset(
 """The operations that go from one branch to another at once: where balls do not say which one it
 is, and the two do not meet, there is a jump."""
 
+BRANCH_ROOM = 2.0**-10
+"""A step has gone where it was recorded to go if its result is within this part of that. Without it
+`sign(x)` of a number that was rounded to zero counted as rounding of the sign. The value is ours.
+"""
+
 FACTORED = frozenset({"eigh", "eig", "svd", "qr", "lu", "cholesky", "slogdet", "matrix_exp", "inv"})
 """The operations of linear algebra that balls enclose where their equations have a single
 solution."""
@@ -510,11 +515,19 @@ def first_lost(program: Program, tangents: Sequence[Sequence[NDArray[Any]]]) -> 
 def decides_otherwise(
     operation: Operation, operands: Sequence[Any], found: tuple[Any, ...]
 ) -> bool:
-    """Returns whether a comparison among the results of an operation is not as it was recorded, or
-    is not decided.
+    """Returns whether an operation may have taken another branch than was recorded: a comparison
+    that is not decided so, or a step (`sign`, `floor`, the smaller of two numbers) whose result is
+    not close to what was recorded.
     """
-    pairs = zip(found, operation.recorded, strict=True)
-    return any(isinstance(one, Truth) and not _as_recorded(one, known) for one, known in pairs)
+    for one, recorded in zip(found, operation.recorded, strict=True):
+        if isinstance(one, Truth) and not _as_recorded(one, recorded):
+            return True
+        if isinstance(one, Jets) and operation.name in SWITCHES - {"where", "take", "sort"}:
+            off = (one - recorded).value.flat
+            pairs = zip(off, np.abs(recorded).flat, strict=True)
+            if not all(ball.abs_upper() <= BRANCH_ROOM * float(size) for ball, size in pairs):
+                return True
+    return False
 
 
 def _is_finite(jets: Jets) -> bool:

@@ -43,6 +43,7 @@ from adjudge.constants import (
     GROSS_BARS,
     GROSS_POWER,
     GROSS_TOLERANCES,
+    HARMLESS_UNITS,
     INSIDE_FACTOR,
     ISOLATED_POWERS,
     ISOLATED_TOLERANCES,
@@ -2067,7 +2068,7 @@ class ReplayedRules(Stage):
         automatic[rows], error[rows] = values, error[rows] + bars
         right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
         right &= np.isfinite(slack) & (lost <= slack)
-        left_out = right & _is_harmless(trial, one, rows, lost)
+        left_out = right & (lost <= HARMLESS_UNITS * _unit_of_rules(trial, one, rows))
         if comparison.tolerance.exact:
             left_out[:] = False
         automatic[rows] = np.where(left_out, values, comparison.automatic[rows])
@@ -2084,9 +2085,10 @@ def _saturates(trial: Trial) -> bool:
         rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
         if len(rows) > Tally.KEPT:
             return False
-        if not rows or np.all(_is_harmless(trial, one, rows, one.comparison.difference[rows])):
+        if not rows:
             continue
-        if not _ends_early(trial, one, rows):
+        room = LOST_UNITS_OF_RULE * _unit_of_rules(trial, one, rows)
+        if np.any(one.comparison.difference[rows] > room) and not _ends_early(trial, one, rows):
             return False
     return True
 
@@ -2104,11 +2106,8 @@ def _ends_early(trial: Trial, one: ModeComparison, rows: list[int]) -> bool:
     return bool(np.all(lowest_bit(numbers) > least))
 
 
-def _is_harmless(
-    trial: Trial, one: ModeComparison, rows: list[int], off: Vector
-) -> NDArray[np.bool_]:
-    """Marks those of the rows of which so much is no more than some units of rounding of the
-    largest derivative of their leaf.
+def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector:
+    """Returns for each of these rows the rounding of the largest derivative of its leaf.
 
     Probes make entries alike, and the cotangents and tangents at which a derivative is
     differentiated again do so, which would hide that some are small: all of these have one size
@@ -2139,7 +2138,7 @@ def _is_harmless(
         signs = np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)
         alike = [signs * base.Y.largest(columns.cotangent(k)) for k in rows]
         sizes = np.array([largest(reverse.row(base, w) * moved) for w in alike])
-    return np.asarray(off <= LOST_UNITS_OF_RULE * columns.tolerance.coarsest * weight * sizes)
+    return np.asarray(columns.tolerance.coarsest * weight * sizes)
 
 
 def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vector, Vector] | None:
