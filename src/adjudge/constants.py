@@ -102,12 +102,8 @@ derivative of their leaf. Larger errors are no rounding of a small derivative, a
 wherever something is wrong took a third of the time of a FAIL. The value is ours."""
 HARMLESS_UNITS = 16
 """What a rule that is right loses is left out of account if it is no more than so many units of
-rounding of the largest derivative of its leaf, and leaves the verdict open if it is more: beside
-`1e10 x` the slope of `sin x` has no part to lose. The value is ours."""
-LAST_BITS = 2.0**12
-"""A difference of larger numbers ends so many times farther to the left than a number that was not
-subtracted: `1 - sigmoid(30)` has seven bits left of 53. Without it a rule that has lost its digits
-at all entries of x failed. The value is ours."""
+rounding of the largest derivative of its leaf, and fails if it is more: beside `1e10 x` the slope
+of `sin x` has no part to lose. The value is ours."""
 MEAN_REACH = 1 / 16
 """Over a short step every error of a rule is within rounding of f. Over a step of this part of x a
 value that is off by all of itself is not, where f has a bit or two left; what is off by no more

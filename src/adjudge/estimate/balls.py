@@ -172,6 +172,10 @@ def lifted(value: Operand) -> Jets:
     """Returns a constant as jets: the exact values of floating numbers."""
     if isinstance(value, Jets):
         return value
+    if isinstance(value, Truth):  # a mask that numbers are multiplied by
+        if np.any(value.may & value.may_not):
+            raise UndecidedError("it is not decided which entries a mask has")
+        value = value.may
     array = np.asarray(value)
     if array.dtype == object:
         return Jets({0: array})

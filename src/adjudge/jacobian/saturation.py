@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import (
+    AGREEING_STEPS,
     CLAMP_PART,
     CLAMP_POINTS,
     CLAMP_RATIO,
@@ -103,6 +104,27 @@ def creeps(base: Base, found: Column, *, constants: bool) -> NDArray[np.bool_]:
             marked |= slight
             if constants:
                 marked |= _rounding_of_constants(move, base.coarsest_eps)
+    return marked
+
+
+def moves_on(base: Base, found: Column) -> NDArray[np.bool_]:
+    """Marks the outputs that three steps of a ladder in a row move in proportion, and by more than
+    the rounding of a `USUAL_CONSTANT`.
+
+    A zero is right where rounding of such a constant is all that moves f. Where terms of size one
+    cancel in an output, that rounding is larger than its own, and it left the output by as much at
+    once, as stairs do: the forgotten derivative of a slow rate passed, where an order of additions
+    made it so.
+    """
+    count, least = base.Y.size, STANDSTILL_UNITS * base.coarsest_eps * USUAL_CONSTANT
+    slopes = np.array([sample.slope[:count] for sample in found.ladders[0]])
+    steps = np.array([abs(sample.step) for sample in found.ladders[0]])
+    beyond = np.abs(slopes) * steps[:, None] > least
+    marked = np.zeros(count, bool)
+    for k in range(len(slopes) - 2):
+        three = slopes[k : k + 3]
+        alike = np.ptp(three, axis=0) < np.max(np.abs(three), axis=0) / AGREEING_STEPS
+        marked |= alike & beyond[k : k + 3].all(axis=0)
     return marked
 
 

@@ -56,7 +56,6 @@ from adjudge.constants import (
     LADDER_RATIO,
     LADDER_ZERO_UNITS,
     LARGEST_OF_PARTS,
-    LAST_BITS,
     LEAST_PART,
     LONG_ENOUGH,
     LONG_REPLAY_WORK,
@@ -121,7 +120,7 @@ from adjudge.estimate import (
     vjp_by_replay,
 )
 from adjudge.findings import Scheme
-from adjudge.floats import Vector, lowest_bit, norm, relative_step, scale
+from adjudge.floats import Vector, norm, relative_step, scale
 from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
@@ -141,6 +140,7 @@ from adjudge.jacobian.saturation import (
     leaves_steadily,
     lopsided,
     moves_beyond_noise,
+    moves_on,
     onset,
 )
 from adjudge.limits import limits
@@ -546,7 +546,7 @@ class Standstill(Stage):
             width = float(np.max(steps[narrow])) / found.tangent.length
             flat &= ~goes_both_ways(problem, base, found.tangent, narrow, width)
         if self.after_ladder and trial.zero:
-            flat &= ~creeps(base, found, constants=True)
+            flat &= ~(moves_on(base, found) & creeps(base, found, constants=True))
         if not np.any(flat):
             return trial
         reach = float(np.min(steps[flat])) / found.tangent.length
@@ -2002,12 +2002,13 @@ class ReplayedRules(Stage):
     A rule may cancel where f does not: `1 - sigmoid(x)` at 40 is zero, and `softplus(-x)` has all
     of its digits. Without this stage such rules, which are right, fail at ordinary numbers. Only
     what the rules give in exact arithmetic is believed, compared as ever, and only where rounding
-    takes them from there to what was computed: a rule that is cut off at 30 is wrong. What is
-    small beside the largest derivative of its leaf then passes, and what is not is left open. What
-    is open beside differences is settled so beside a replay of f: a second derivative of
-    `log_softmax`. It needs python-flint and an engine that tells what its rules do. It takes one
-    evaluation of the derivative, and one recording of the rules for each row that fails and may be
-    rounding. Where they are wrong once they are not asked again. Ours.
+    takes them from there to what was computed: a rule that is cut off at 30 is wrong. What is lost
+    has to be small beside the largest derivative of its leaf: the zero of `sinc` at 1e-9 by a
+    formula that cancels is all that there is, and fails. What is open beside differences is settled
+    so beside a replay of f: a second derivative of `log_softmax`. It needs python-flint and an
+    engine that tells what its rules do. It takes one evaluation of the derivative, and one
+    recording of the rules for each row that fails and may be rounding. Where they are wrong once
+    they are not asked again. Ours.
     """
 
     name = "exact replay of the rules"
@@ -2054,8 +2055,8 @@ class ReplayedRules(Stage):
 
     @staticmethod
     def _allowed(trial: Trial, one: ModeComparison) -> ModeComparison:
-        """Returns the comparison without what its rules lose by rounding where that is harmless,
-        and open elsewhere. Who has asked for an exact reference wants to know of both.
+        """Returns the comparison without what its rules lose by rounding, where that is harmless;
+        beside an exact reference it is left open.
         """
         comparison = one.comparison
         rows = [int(k) for k in np.flatnonzero(comparison.fails)]
@@ -2068,42 +2069,27 @@ class ReplayedRules(Stage):
         automatic[rows], error[rows] = values, error[rows] + bars
         right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
         right &= np.isfinite(slack) & (lost <= slack)
-        left_out = right & (lost <= HARMLESS_UNITS * _unit_of_rules(trial, one, rows))
-        if comparison.tolerance.exact:
-            left_out[:] = False
-        automatic[rows] = np.where(left_out, values, comparison.automatic[rows])
-        error[rows] = np.where(right & ~left_out, error[rows] + lost, error[rows])
-        error[rows] = np.where(right, error[rows], comparison.error[rows])
+        right &= lost <= HARMLESS_UNITS * _unit_of_rules(trial, one, rows)
+        told = (
+            comparison.tolerance.exact
+        )  # who asks for digits wants to know of those that are lost
+        automatic[rows] = np.where(right & (not told), values, comparison.automatic[rows])
+        error[rows] = np.where(right, error[rows] + told * lost, comparison.error[rows])
         return one._replace(comparison=replace(comparison, automatic=automatic, error=error))
 
 
 def _saturates(trial: Trial) -> bool:
     """Returns whether all that fails may be what rounding takes from a derivative that is small:
-    it is off by no more than rounding of the largest one of its leaf, or has lost its last bits.
+    it is off by no more than some units of rounding of the largest one of its leaf.
     """
     for one in trial.compared:
         rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
         if len(rows) > Tally.KEPT:
             return False
-        if not rows:
-            continue
-        room = LOST_UNITS_OF_RULE * _unit_of_rules(trial, one, rows)
-        if np.any(one.comparison.difference[rows] > room) and not _ends_early(trial, one, rows):
+        off = one.comparison.difference[rows]
+        if rows and np.any(off > LOST_UNITS_OF_RULE * _unit_of_rules(trial, one, rows)):
             return False
     return True
-
-
-def _ends_early(trial: Trial, one: ModeComparison, rows: list[int]) -> bool:
-    """Returns whether the numbers of these rows lack the last bits of numbers that were not
-    subtracted.
-    """
-    numbers, of_rows = one.comparison.automatic[rows], trial.block.rows
-    tangent = trial.column.tangent
-    if one.kind == "rows" and tangent.coordinate is None and of_rows is not None:
-        kept, its = trial.block.of_leaf(tangent.part(trial.columns.problem.X))
-        numbers = its[np.ix_(rows, trial.column.vector[kept] != 0)]
-    least = LAST_BITS * trial.columns.tolerance.eps * np.abs(numbers)
-    return bool(np.all(lowest_bit(numbers) > least))
 
 
 def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector:
