@@ -1521,6 +1521,10 @@ of 1,000 numbers the right rule failed with fewer. The value is ours."""
 LONG_REPLAYS = 1
 """So many open columns of a table are replayed so long. A check that stays open all the same would
 take minutes without this. The value is ours."""
+BRANCH_ROOM = 2.0**-10
+"""A step of a replay (`sign`, `floor`, the smaller of two numbers) has gone where it was recorded
+to go if its result is within this part of that. Without it `sign(x)` of a number that was rounded
+to zero counted as rounding of the sign. The value is ours."""
 EXACT_GRADIENT_WORK = 10**6
 """Beside an exact reference every entry of a gradient is looked at, also of those that are compared
 along random directions. Such a gradient may take so many operations on numbers, about a second. The

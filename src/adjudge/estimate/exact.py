@@ -42,7 +42,6 @@ from adjudge.estimate.replay import (
     mistranslated,
     precision,
     replay,
-    replayed,
     work_of_one,
 )
 from adjudge.estimate.stencils import Estimate
@@ -136,13 +135,7 @@ class Exact(Reference):
                 return None
 
         def found(rounded: Roundings | None) -> tuple[Balls, Balls]:
-            steps = replayed(program, [], rounded, decides_otherwise)
-            if steps.stopped is not None:
-                raise DoubtError(Doubt(steps.stopped, "the branch taken is not decided"))
-            outputs = [lifted(steps.value(one)) for one in program.outputs]
-            if rounded is not None:
-                outputs = [rounded.of_output(one) for one in outputs]
-            values = _outputs(program, outputs)(0)
+            values = _outputs(program, replay(program, [], rounded, decides_otherwise))(0)
             return values, values
 
         exact = self._refined(found, program, [], np.inf, count=_size(program))

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import eq, ge, gt, le, lt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import ROUNDING_UNITS, TRANSLATION_UNITS
+from adjudge.constants import BRANCH_ROOM, ROUNDING_UNITS, TRANSLATION_UNITS
 from adjudge.engine import INPUT, OPAQUE, Operation, Program, Ref
 from adjudge.estimate import balls, matrices
 from adjudge.estimate.balls import (
@@ -269,11 +269,6 @@ SWITCHES = frozenset(
 """The operations that go from one branch to another at once: where balls do not say which one it
 is, and the two do not meet, there is a jump."""
 
-BRANCH_ROOM = 2.0**-10
-"""A step has gone where it was recorded to go if its result is within this part of that. Without it
-`sign(x)` of a number that was rounded to zero counted as rounding of the sign. The value is ours.
-"""
-
 FACTORED = frozenset({"eigh", "eig", "svd", "qr", "lu", "cholesky", "slogdet", "matrix_exp", "inv"})
 """The operations of linear algebra that balls enclose where their equations have a single
 solution."""
@@ -420,6 +415,10 @@ def _grown(rates: dict[int, NDArray[np.float64]], found: Jets) -> dict[int, NDAr
     return rates
 
 
+Stop: TypeAlias = Callable[[Operation, Sequence[Any], tuple[Any, ...]], bool]
+"""Says of an operation, its operands and its results whether a replay ends with it."""
+
+
 class Steps(NamedTuple):
     """A program that was replayed."""
 
@@ -438,18 +437,23 @@ class Steps(NamedTuple):
 
 
 def replay(
-    program: Program, tangents: Sequence[Sequence[NDArray[Any]]], roundings: Roundings | None = None
+    program: Program,
+    tangents: Sequence[Sequence[NDArray[Any]]],
+    roundings: Roundings | None = None,
+    stop: Stop | None = None,
 ) -> list[Jets]:
     """Returns the outputs of a program with their derivatives along one or two tangents.
 
     A tangent has an array for each input; a third one is a motion of the second order, along both
     of the others. With `roundings` the results are those of all programs whose operations are
     rounded so. It is to be called within `precision`. Raises `DoubtError` for an operation that
-    has no translation or cannot be decided.
+    has no translation or cannot be decided, and for one at which `stop` holds, as in `replayed`.
     """
     if roundings is not None:
         roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
-    steps = replayed(program, tangents, roundings)
+    steps = replayed(program, tangents, roundings, stop)
+    if steps.stopped is not None:
+        raise DoubtError(Doubt(steps.stopped, "the branch taken is not decided"))
     outputs = [lifted(steps.value(one)) for one in program.outputs]
     if roundings is not None:
         outputs = [roundings.of_output(one) for one in outputs]
@@ -460,7 +464,7 @@ def replayed(
     program: Program,
     tangents: Sequence[Sequence[NDArray[Any]]],
     roundings: Roundings | None = None,
-    stop: Callable[[Operation, Sequence[Any], tuple[Any, ...]], bool] | None = None,
+    stop: Stop | None = None,
 ) -> Steps:
     """Returns all values of a program, as `replay` finds them, up to the first operation for which
     `stop(operation, operands, results)` holds.

@@ -1905,9 +1905,9 @@ class ExactReplay(Stage):
         """
         if trial.fails:
             return _saturates(trial)
-        columns = trial.columns.long_replays
-        columns.append(trial.column.tangent)
-        return len(columns) <= LONG_REPLAYS
+        long_replays = trial.columns.long_replays
+        long_replays.append(trial.column.tangent)
+        return len(long_replays) <= LONG_REPLAYS
 
     @staticmethod
     def _turns(trial: Trial, columns: Columns, found: Column) -> bool:
@@ -2070,9 +2070,8 @@ class ReplayedRules(Stage):
         right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
         right &= np.isfinite(slack) & (lost <= slack)
         right &= lost <= HARMLESS_UNITS * _unit_of_rules(trial, one, rows)
-        told = (
-            comparison.tolerance.exact
-        )  # who asks for digits wants to know of those that are lost
+        # Who asks for digits wants to know of those that are lost.
+        told = comparison.tolerance.exact
         automatic[rows] = np.where(right & (not told), values, comparison.automatic[rows])
         error[rows] = np.where(right, error[rows] + told * lost, comparison.error[rows])
         return one._replace(comparison=replace(comparison, automatic=automatic, error=error))
@@ -2110,7 +2109,6 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
     moved = np.zeros(problem.X.size)
     for part in (problem.X.slices[j] for j in found.tangent.leaves):
         moved[part] = np.max(np.abs(found.vector[part]), initial=0.0)
-
     if one.kind == "each":
         signs = np.where(np.arange(moved.size) % 2, -moved, moved)
         every = base.Y.largest(Forward(problem, point).column(base, signs)[1])
