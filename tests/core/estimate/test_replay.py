@@ -7,7 +7,7 @@ flint = pytest.importorskip("flint")
 
 from adjudge.engine import INPUT, ArrayOperations, Operation, Place, ProgramBuilder, Ref  # noqa: E402
 from adjudge.estimate import matrices  # noqa: E402
-from adjudge.estimate.balls import lifted  # noqa: E402
+from adjudge.estimate.balls import Truth, UndecidedError, lifted  # noqa: E402
 from adjudge.estimate.matrices import adjoint, matmul  # noqa: E402
 from adjudge.estimate.replay import (  # noqa: E402
     DoubtError,
@@ -310,3 +310,10 @@ def test_integers_are_not_rounded():
     with precision(128):
         (found,) = Roundings(2.0**-52).performed(operation, [lifted(-recorded)])
         assert all((one - int(k)).is_zero() for one, k in zip(found.value, recorded, strict=True))
+
+
+def test_a_mask_that_is_decided_is_a_number_and_one_that_is_not_is_undecided():
+    both, none = np.array([True, True]), np.array([False, False])
+    assert [float(one) for one in lifted(Truth(both, none)).value] == [1.0, 1.0]
+    with pytest.raises(UndecidedError, match="not decided"):
+        lifted(Truth(both, both))

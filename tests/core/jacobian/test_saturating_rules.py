@@ -117,6 +117,31 @@ def test_what_a_rule_does_to_itself_is_no_rounding(name, seeds):
         assert report.verdict is Verdict.FAIL
 
 
+BESIDE_A_LARGE_ONE = {
+    "a cast": lambda x: np.cos(x.astype(np.float16)).astype(float),
+    "a sign that rounding turns": lambda x: (
+        np.cos(x) * (1 + 1e-4 - 1e-4 * np.sign((np.abs(x) + 1e20) - 1e20))
+    ),
+    "a branch that rounding turns": lambda x: (
+        np.cos(x) * np.where((np.abs(x) + 1e20) - 1e20 == 0, 1 + 1e-4, 1.0)
+    ),
+}
+"""Slopes of `sin x` that are off by less than rounding of `1e12 x`, which is in the same array."""
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("name", BESIDE_A_LARGE_ONE)
+def test_neither_is_it_beside_a_large_output(name, seeds):
+    slope = BESIDE_A_LARGE_ONE[name]
+    rule = ByHand(
+        lambda x: np.stack([1e12 * x, np.sin(x)]),
+        vjp=lambda x, w: 1e12 * w[0] + w[1] * slope(x),
+    )
+    for seed in seeds:
+        x = np.random.default_rng(seed).normal(size=6)
+        assert examine(rule, x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
 def test_a_rule_that_draws_numbers_is_recorded_without_harm():
     """Compiled code asks NumPy for a new array and takes it for one: the process ended here."""
     x = 20 * np.random.default_rng(0).standard_normal(40)
