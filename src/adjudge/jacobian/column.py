@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +72,18 @@ class ModeComparison(NamedTuple):
     comparison: Comparison
     kind: RowKind
 
+    def but(self, **changes: Any) -> ModeComparison:
+        """Returns the same with these fields of the comparison changed."""
+        return self._replace(comparison=replace(self.comparison, **changes))
+
+    def without_values(self, entries: NDArray[np.bool_]) -> ModeComparison:
+        """Returns the same with `Comparison.without_values`."""
+        return self._replace(comparison=self.comparison.without_values(entries))
+
     def opened(self, entries: NDArray[np.bool_]) -> ModeComparison:
         """Returns the comparison with these entries left open as well."""
         before = self.comparison.left_open
-        both = entries if before is None else entries | before
-        return self._replace(comparison=replace(self.comparison, left_open=both))
+        return self.but(left_open=entries if before is None else entries | before)
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,24 @@ class ColumnBlock:
         first, start = max(part.start, self.columns.start), self.columns.start
         last = max(first, min(part.stop, self.columns.stop))
         return slice(first, last), self.rows[:, first - start : last - start]
+
+
+@dataclass
+class Known:
+    """What was found out about f while the columns of one table were compared, which saves work at
+    the columns after these.
+    """
+
+    contradicted: bool = False
+    """Whether an exact replay said as differences do that something is wrong."""
+    wrong_rules: bool = False
+    """Whether rules of the derivative are wrong in exact arithmetic too."""
+    long_replays: int = 0
+    """How many columns that were open f was replayed for although that takes seconds."""
+    moved: dict[int, Reverse] = field(default_factory=dict)
+    """Reverse mode of the functions that are moved by rounding, by the identity of these."""
+    endless: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    """The outputs whose slopes along a coordinate of x grow without end, where that was asked."""
 
 
 @dataclass
@@ -115,16 +140,7 @@ class Columns:
     take, or that there is none, once that was asked for."""
     replay_work: int = UNASKED_EXACT_WORK
     """How many operations on numbers a replay of f may take."""
-    contradicted: list[Tangent] = field(default_factory=list)
-    """The tangents along which an exact replay said as differences do that something is wrong."""
-    long_replays: list[Tangent] = field(default_factory=list)
-    """The tangents along which f was replayed although that takes seconds."""
-    wrong_rules: list[Tangent] = field(default_factory=list)
-    """The tangents along which the rules of the derivative are wrong in exact arithmetic too."""
-    moved: dict[int, Reverse] = field(default_factory=dict)
-    """Reverse mode of the functions that are moved by rounding, by the identity of these."""
-    endless: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
-    """The outputs whose slopes along a coordinate of x grow without end, where that was asked."""
+    known: Known = field(default_factory=Known)
     _blocks_of: tuple[object, dict[int, Vector]] = field(default_factory=lambda: (None, {}))
 
     def __post_init__(self) -> None:
@@ -138,10 +154,10 @@ class Columns:
         return columns
 
     def share(self, other: Columns) -> None:
-        """Takes over what was found out about f with other outputs or entries of the same table."""
-        self.contradicted, self.moved = other.contradicted, other.moved
-        self.endless, self.wrong_rules = other.endless, other.wrong_rules
-        self.long_replays = other.long_replays
+        """Takes over what was found out about f where other outputs, or other entries, of the same
+        table were compared.
+        """
+        self.known = other.known
         if self.base.chosen is None:
             self.replay = other.replay
 
@@ -284,9 +300,10 @@ class Columns:
         """
         if problem is self.problem or point.size > MOST_KEPT:
             return Reverse(problem, point)
-        if id(problem) not in self.moved:
-            self.moved[id(problem)] = Reverse(problem, point)
-        return self.moved[id(problem)]
+        moved = self.known.moved
+        if id(problem) not in moved:
+            moved[id(problem)] = Reverse(problem, point)
+        return moved[id(problem)]
 
     def row_values(self, kind: RowKind, value: Vector) -> Vector:
         """Returns the values of rows from those of the outputs."""
@@ -395,13 +412,13 @@ class Columns:
         the first ones are taken to go as these do, if all of them have such outputs. Costs up to
         six evaluations for each of the first ones.
         """
-        first = entries[:ENDLESS_ENTRIES].tolist()
+        first, known = entries[:ENDLESS_ENTRIES].tolist(), self.known.endless
         for j in first:
-            if j not in self.endless:
-                self.endless[j] = self._endless_along(j)
-        known = np.array([self.endless[j] for j in first])
-        rest = np.any(known, axis=0) & np.all(np.any(known, axis=1))
-        return np.array([self.endless.get(j, rest) for j in entries.tolist()])
+            if j not in known:
+                known[j] = self._endless_along(j)
+        asked = np.array([known[j] for j in first])
+        rest = np.any(asked, axis=0) & np.all(np.any(asked, axis=1))
+        return np.array([known.get(j, rest) for j in entries.tolist()])
 
     def _endless_along(self, j: int) -> NDArray[np.bool_]:
         problem, base = self.problem, self.base

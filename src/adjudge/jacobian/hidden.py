@@ -191,7 +191,7 @@ def without_still(trial: Trial) -> Trial:
         return trial
     own = of_outputs(trial, still)
     unit = np.where(still, unit_of_leaf(columns), 0.0)
-    for _, comparison, kind in own.columns.comparisons(own.column, own.block, own.pushed):
+    for _, comparison, kind in own.comparisons(own.column):
         room = MEAN_UNITS * math.sqrt(np.count_nonzero(still)) * own.columns.row_errors(kind, unit)
         if np.any(np.abs(comparison.automatic) * h > room[: comparison.automatic.size]):
             return trial

@@ -234,6 +234,11 @@ class Trial:
     """The name of the last stage that changed a comparison."""
 
     @property
+    def shared(self) -> bool:
+        """Whether several leaves share the tangent."""
+        return len(self.column.tangent.leaves) > 1
+
+    @property
     def agrees_clearly(self) -> bool:
         """Whether all entries agree beyond doubt."""
         return all(map(attrgetter("comparison.agrees_clearly"), self.compared))
@@ -342,10 +347,17 @@ class Trial:
         `refuted`.
         """
         by = self.decided_by if finest is self.column else by  # a reference knows no more
-        compared = list(self.columns.comparisons(finest, self.block, self.pushed, final=True))
+        compared = self.comparisons(finest, final=True)
         after = replace(self, column=finest, compared=compared, laddered=True, decided_by=by)
         judged = refuted or self.fails or not (self.laddered or self.doubt is Doubt.OPEN)
         return after if judged or after.open <= self.open else replace(self, laddered=True)
+
+    def comparisons(
+        self, found: Column, *, final: bool = False, columns: Columns | None = None
+    ) -> list[ModeComparison]:
+        """Returns what each mode says beside another estimate, by other `columns` if given."""
+        columns = columns or self.columns
+        return list(columns.comparisons(found, self.block, self.pushed, final=final))
 
     def of_leaves(self, leaves: tuple[int, ...]) -> Trial:
         """Returns the trial as one of these leaves, some of those that its tangent moves."""
@@ -354,10 +366,10 @@ class Trial:
 
     def with_failures_open(self, by: str) -> Trial:
         """Returns the trial with nothing known of what fails."""
-        opened = []
-        for one in self.compared:
-            error = np.where(one.comparison.fails, np.inf, one.comparison.error)
-            opened.append(one._replace(comparison=replace(one.comparison, error=error)))
+        opened = [
+            one.but(error=np.where(one.comparison.fails, np.inf, one.comparison.error))
+            for one in self.compared
+        ]
         return self.with_compared(opened, by)
 
     def with_compared(self, compared: list[ModeComparison], by: str) -> Trial:
@@ -409,9 +421,8 @@ def doubt_of(trial: Trial, examined: Examined) -> Doubt:
     """
     # Once as many leaves have failed as are traced to their entries, a tangent of several leaves
     # that is far off is not followed into each: the verdict stands.
-    shared = len(trial.column.tangent.leaves) > 1
-    enough = shared and examined.failed >= TRACED_PROJECTIONS and trial.off_by(GROSS_TOLERANCES)
-    if trial.agrees_clearly or enough:
+    traced = trial.shared and examined.failed >= TRACED_PROJECTIONS
+    if trial.agrees_clearly or (traced and trial.off_by(GROSS_TOLERANCES)):
         return Doubt.NONE
     doubt = Doubt.NONE
     if examined.failed < LADDER_COLUMNS and any(
@@ -480,7 +491,7 @@ class LeafScale(Stage):
         moved = sample is not None and np.any(sample.plus != columns.base.values)
         if not (moved and np.all(np.isfinite(longer.estimate.value))):
             return trial
-        compared = list(columns.comparisons(longer, trial.block, trial.pushed))
+        compared = trial.comparisons(longer)
         after = replace(trial, column=longer, compared=compared, decided_by=self.name)
         return replace(after, settled=after.agrees_clearly)
 
@@ -616,7 +627,7 @@ def _in_doubt_without_ladder(trial: Trial) -> bool:
     """Returns whether all that is in doubt stands still over the steps so far."""
     steps = _still_steps(trial) if _may_stand_still(trial) else np.zeros(0)
     # Of a tangent that leaves share the halves say which leaf it is that claims a derivative.
-    if not np.any(steps) or (len(trial.column.tangent.leaves) > 1 and not trial.zero):
+    if not np.any(steps) or (trial.shared and not trial.zero):
         return False
     if trial.doubt is Doubt.SATURATED:
         return trial.zero
@@ -635,7 +646,7 @@ def _still_steps(trial: Trial) -> Vector:
         moved |= ~still
     if not found.ladders:
         return longest
-    failing = _outputs_where(trial.columns, trial.compared, lambda c: c.fails)[: longest.size]
+    failing = _outputs_where(trial, lambda c: c.fails)[: longest.size]
     return np.where(moved | failing, longest, 0.0)
 
 
@@ -678,7 +689,7 @@ def _claims_rounding(trial: Trial) -> NDArray[np.bool_]:
         size = np.abs(comparison.automatic)
         return np.asarray((size > 0) & (size <= least))
 
-    return _outputs_where(trial.columns, trial.compared, slight)[: base.Y.size]
+    return _outputs_where(trial, slight)[: base.Y.size]
 
 
 def _only_in(trial: Trial, outputs: NDArray[np.bool_]) -> bool:
@@ -716,7 +727,7 @@ class LongerStep(Stage):
 
     def helps(self, trial: Trial) -> bool:
         large = trial.columns.problem.X.size >= limits().large
-        many = _is_shared(trial) or (large and trial.column.tangent.coordinate is None)
+        many = trial.shared or (large and trial.column.tangent.coordinate is None)
         doubted = many and Doubt.DISAGREES in trial.doubt
         return doubted and not (trial.zero or trial.off_by(GROSS_TOLERANCES))
 
@@ -724,15 +735,12 @@ class LongerStep(Stage):
         found = trial.along(Effort.LONGER_STEP)
         if found is trial.column:
             return trial
-        compared = list(trial.columns.comparisons(found, trial.block, trial.pushed))
-        if not all(comparison.agrees_clearly for _, comparison, _ in compared):
-            off = replace(trial, column=found, compared=compared)
-            if not _is_shared(trial):
-                return trial
-            return _in_parts(off, certain=off.off_by(GROSS_AFTER_EXTRAPOLATION)) or trial
-        return replace(
-            trial, column=found, doubt=Doubt.NONE, compared=compared, decided_by=self.name
-        )
+        after = replace(trial, column=found, compared=trial.comparisons(found))
+        if after.agrees_clearly:
+            return replace(after, doubt=Doubt.NONE, decided_by=self.name)
+        if not trial.shared:
+            return trial
+        return _in_parts(after, certain=after.off_by(GROSS_AFTER_EXTRAPOLATION)) or trial
 
 
 class LongEnoughStep(Stage):
@@ -766,7 +774,7 @@ class LongEnoughStep(Stage):
         least, squares = LONG_ENOUGH
         part = min(ERRORS[0], max(least, squares * (factor * found.relative) ** 2))
         longer = trial.columns.estimator.along(replace(tangent, length=factor * tangent.length))
-        shown = list(trial.columns.comparisons(longer, trial.block, trial.pushed))
+        shown = trial.comparisons(longer)
         for _, c, _ in shown:
             if not np.all(c.difference <= c.error + part * c.largest):
                 return trial
@@ -795,7 +803,7 @@ class Halves(Stage):
     name = "halves of the leaves"
 
     def helps(self, trial: Trial) -> bool:
-        if len(trial.column.tangent.leaves) == 1 or trial.doubt is Doubt.NONE:
+        if not trial.shared or trial.doubt is Doubt.NONE:
             return False
         if trial.column.one_sided or trial.proved:
             return True
@@ -814,11 +822,6 @@ def _unresolved_by_any_step(trial: Trial) -> bool:
         np.any(c.undecided & (c.error * relative > c.tolerance.resolution * c.largest))
         for _, c, _ in trial.compared
     )
-
-
-def _is_shared(trial: Trial) -> bool:
-    """Returns whether several leaves share the tangent."""
-    return len(trial.column.tangent.leaves) > 1
 
 
 def _in_parts(trial: Trial, *, certain: bool = True) -> Again | None:
@@ -893,7 +896,7 @@ class ThreeSteps(Stage):
 
     def helps(self, trial: Trial) -> bool:
         found, columns = trial.column, trial.columns
-        if Doubt.DISAGREES not in trial.doubt or len(found.tangent.leaves) > 1:
+        if Doubt.DISAGREES not in trial.doubt or trial.shared:
             return False
         narrow = columns.tolerance.eps > COARSE_EPS
         if narrow or found.from_reference or found.one_sided:
@@ -907,7 +910,7 @@ class ThreeSteps(Stage):
         # f may not be defined at longer steps, and the column may have samples of a ladder already.
         if found is trial.column:
             return trial
-        compared = list(trial.columns.comparisons(found, trial.block, trial.pushed, final=True))
+        compared = trial.comparisons(found, final=True)
         fast = [_fast(comparison, found.relative) for _, comparison, _ in trial.compared]
         plain = [_beyond_doubt(c) & ~mask for (_, c, _), mask in zip(compared, fast, strict=True)]
         if not any(map(np.any, plain)) or _longer_step_disagrees(trial.columns, found, compared):
@@ -1018,7 +1021,7 @@ def _is_that_of_f_farther_off(trial: Trial) -> bool:
     lengths = np.where(problem.origin != 0, np.abs(problem.origin), problem.length_scales)
     h = LONGEST_STEP / float(np.max(np.abs(v) / lengths))
     if found.estimate.steps is not None:  # a kink beyond these is in none of them
-        doubted = _doubted_outputs(columns, trial.compared)
+        doubted = _doubted_outputs(trial)
         finest = float(np.max(found.estimate.steps[doubted], initial=0.0))
         h = min(h, LADDER_RATIO**2 * finest or h)
 
@@ -1085,7 +1088,7 @@ class ShorterSteps(Stage):
         # What was taken out of a larger column may be nothing but rounding, and stays open then.
         if found.one_sided or base.coarsest_eps > DOUBLE or trial.separate:
             return False
-        doubted = _doubted_outputs(trial.columns, trial.compared)
+        doubted = _doubted_outputs(trial)
         unit = TRUNCATED_UNITS * base.coarsest_eps * base.magnitude(base.values)
         bar = found.estimate.error * abs(found.ladders[0][-1].step)
         return bool(np.any(doubted & np.isfinite(unit) & ~(bar <= unit)))
@@ -1101,13 +1104,10 @@ class ShorterSteps(Stage):
             stands = Standstill(after_ladder=True, least=0.0 if known else NARROWEST_STAIR)
             after = stands.apply(replace(trial, column=finest))
             return after if isinstance(after, Again) or after.flat is not None else trial
-        again = list(trial.columns.comparisons(finest, trial.block, trial.pushed, final=True))
+        again = trial.comparisons(finest, final=True)
         if not all(map(_decides_more, again, trial.compared)):
             return trial
-        if _stands_on_steps(trial, again):
-            return trial
-        doubted = _doubted_outputs(trial.columns, trial.compared)
-        if _jumps_beside(trial.columns, finest, doubted):
+        if _stands_on_steps(trial, again) or _jumps_beside(trial, finest):
             return trial
         return trial.with_finer(finest, self.name)
 
@@ -1118,7 +1118,7 @@ def _stops(trial: Trial, finest: Column) -> bool:
     ill-conditioned matrix hides an error of 1e-6.
     """
     before, after, error = trial.column.ladders[0], finest.ladders[0], trial.column.estimate.error
-    moved = _doubted_outputs(trial.columns, trial.compared) & trial.column.estimate.moved
+    moved = _doubted_outputs(trial) & trial.column.estimate.moved
     # Others that the same projection adds up have a narrow bar, and need no shorter steps.
     moved &= ~(error < STILL_PART * largest(error[moved]))
     # An even function of the step has the slope zero over each.
@@ -1129,16 +1129,16 @@ def _stops(trial: Trial, finest: Column) -> bool:
     return any(bool(np.any(sample.slope[moved] == 0)) for sample in after[len(before) :])
 
 
-def _jumps_beside(columns: Columns, found: Column, doubted: NDArray[np.bool_]) -> bool:
-    """Returns whether a doubted output jumps between x and a step close by, longer than those that
-    were taken, at which it has another slope.
+def _jumps_beside(trial: Trial, found: Column) -> bool:
+    """Returns whether an output in doubt jumps between x and a step close by, longer than those of
+    the estimate that was `found`, at which it has another slope.
 
     Without it `(x + 1e10) - 1e10 - x` has the slope of the line between two roundings, and its
     right derivative of zero fails. Bisection finds what leaves that line: the part of a smooth
     function shrinks with the interval, and a jump does not. A jump farther off says nothing against
     the slopes at shorter steps.
     """
-    problem, base = columns.problem, columns.base
+    problem, base, doubted = trial.columns.problem, trial.columns.base, _doubted_outputs(trial)
     slope, vector, taken = found.estimate.value, found.tangent.vector, found.estimate.steps
     if taken is None:
         return False
@@ -1257,7 +1257,7 @@ class OddPowers(Stage):
         return trial.laddered and trial.open > 0
 
     def apply(self, trial: Trial) -> Trial:
-        doubted = _doubted_outputs(trial.columns, trial.compared)
+        doubted = _doubted_outputs(trial)
         after = trial.with_finer(trial.along(Effort.ODD_POWERS, doubted=doubted), self.name)
         return trial if after.left else replace(after, settled=True)
 
@@ -1266,13 +1266,13 @@ class MeasuredNoise(Stage):
     """Measures the noise of f about the step in use, and widens the error bars by it.
 
     Without it right derivatives of long sums, and of solvers that stop at a tolerance, fail:
-    rounding inside of f exceeds the rounding of its values. Where all that is left lies between the
-    slopes to both sides of a kink it is not measured: points that lie across kinks scatter as noise
-    does, and of a max pool with ties the longest steps were then believed. So do points that lie
-    across a reordering, as all of a sort do: noise widens a bar, and where the value leaves the one
-    that it had by more than the new one, neither is believed alone. Costs up to forty evaluations.
-    Standard: the residuals of a polynomial, as in ECnoise (Moré and Wild, SIAM J. Sci. Comput. 33,
-    2011); what is done with them is ours.
+    rounding inside of f exceeds the rounding of its values. It is not measured where all that is
+    left lies between the slopes to both sides of a kink: points that lie across kinks scatter as
+    noise does, and for a max pool with ties the longest steps were believed because of that. Points
+    across which a sort changes its order scatter alike. So where the estimate that knows this noise
+    and the one before exclude each other, neither is believed alone (`_between`). Costs up to forty
+    evaluations. Standard: the residuals of a polynomial, as in ECnoise (Moré and Wild, SIAM J. Sci.
+    Comput. 33, 2011); what is done with them is ours.
     """
 
     name = "measured noise"
@@ -1282,7 +1282,7 @@ class MeasuredNoise(Stage):
         return trial.laddered and trial.left and not trial.at_kink
 
     def apply(self, trial: Trial) -> Trial:
-        doubted = _doubted_outputs(trial.columns, trial.compared)
+        doubted = _doubted_outputs(trial)
         finest = trial.along(Effort.MEASURED_NOISE, doubted=doubted)
         after = replace(trial, noisy=True).with_finer(finest, self.name)
         both = zip(trial.compared, after.compared, strict=True)
@@ -1307,7 +1307,7 @@ def _between(old: ModeComparison, new: ModeComparison) -> ModeComparison:
     kept = after.fails & before.agrees & (before.error <= SHARPER_BARS * after.error)
     error = np.where(unknown, np.inf, np.where(kept, before.error, after.error))
     reference = np.where(kept, before.reference, after.reference)
-    return new._replace(comparison=replace(after, reference=reference, error=error))
+    return new.but(reference=reference, error=error)
 
 
 class ClaimedSteps(Stage):
@@ -1405,16 +1405,13 @@ class Jumps(Stage):
         after = replace(trial, column=trial.along(Effort.JUMPS))
         if trial.fails and trial.zero and after.column is trial.column:
             # At the edge of fine stairs longer steps show one slope, and zero may be meant.
-            stairs = _doubted_outputs(trial.columns, trial.compared)
+            stairs = _doubted_outputs(trial)
             after = replace(trial, column=trial.along(Effort.JUMPS, doubted=stairs))
         found, double = after.column, trial.columns.base.coarsest_eps <= DOUBLE
         # In narrower dtypes every value is rounded visibly, and ladders allow for it.
         if not (trial.fails and double and found.ladders) or found.one_sided:
             return after
-        doubted = _doubted_outputs(trial.columns, trial.compared)
-        if not _jumps_beside(trial.columns, found, doubted):
-            return after
-        return after.with_failures_open(self.name)
+        return after.with_failures_open(self.name) if _jumps_beside(trial, found) else after
 
 
 class Defects(Stage):
@@ -1440,7 +1437,7 @@ class Defects(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         columns, found = trial.columns, trial.column
-        doubted = _doubted_outputs(columns, trial.compared)
+        doubted = _doubted_outputs(trial)
         known = columns.additive.get(found.tangent.leaves)
         unit = found.tangent.coordinate is not None
         if unit and known is not None and not np.any(doubted & ~known):
@@ -1516,7 +1513,7 @@ class KinksBetween(Stage):
             if bends is not None:
                 room = KINKED_BENDS * bends[: comparison.error.size]
                 error = np.where(comparison.fails, comparison.error + room, comparison.error)
-                one = one._replace(comparison=replace(comparison, error=error))
+                one = one.but(error=error)
             widened.append(one)
         return trial.with_compared(widened, self.name)
 
@@ -1624,21 +1621,21 @@ class ReplayedRounding(Stage):
         if estimator is None:
             return trial
         rounded = estimator.along(found.tangent)
-        wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
+        wide = trial.comparisons(rounded, final=True)
         sharper, excused = [], []
         for one, other in zip(trial.compared, wide, strict=True):
             comparison = one.comparison
             within = comparison.fails & ~other.comparison.fails
             follows = _follows(columns, one, found, comparison.by_values | within)
             follows &= ~_off_in_few_digits(columns, one, found, follows)
-            sharp = one._replace(comparison=comparison.without_values(follows))
+            sharp = one.without_values(follows)
             newly = follows & sharp.comparison.fails & ~comparison.fails
             sharper.append(_allow_scatter(columns, sharp, found, newly))
             excused.append((comparison.by_values | within) & ~follows)
         trial, own = trial.with_compared(sharper, self.name), rounded.estimate.own_error
         if own is not None:
             of_derivative = replace(rounded, estimate=rounded.estimate.but(error=own))
-            alone = list(columns.comparisons(of_derivative, trial.block, trial.pushed, final=True))
+            alone = trial.comparisons(of_derivative, final=True)
             trial = self._allowed(trial, alone, excused)
         failing = [
             mask & one.comparison.fails for mask, one in zip(excused, trial.compared, strict=True)
@@ -1657,8 +1654,7 @@ class ReplayedRounding(Stage):
         allowed = []
         for one, other, mask in zip(trial.compared, wide, which, strict=True):
             error, bar = one.comparison.error, other.comparison.error
-            error = np.where(mask, np.fmax(error, bar), error)
-            allowed.append(one._replace(comparison=replace(one.comparison, error=error)))
+            allowed.append(one.but(error=np.where(mask, np.fmax(error, bar), error)))
         return trial.with_compared(allowed, self.name)
 
 
@@ -1687,9 +1683,9 @@ class SteadyValues(Stage):
             if comparison.tolerance.double and np.any(below):
                 least = comparison.tolerance.eps * _beside(trial, one)
                 unseen = below & (np.abs(comparison.automatic) <= least)
-                one = one._replace(comparison=replace(comparison, unseen=unseen))
+                one = one.but(unseen=unseen)
                 below &= ~unseen
-            opened.append(one.opened(_steady(trial.columns, one, trial.column, below)))
+            opened.append(one.opened(_steady(trial, one, below)))
         return trial.with_compared(opened, self.name)
 
 
@@ -1707,8 +1703,9 @@ class Residues(Stage):
     cost = 8
 
     def helps(self, trial: Trial) -> bool:
-        shared = len(trial.column.tangent.leaves) > 1 or trial.column.from_reference
-        return bool(trial.doubt) and trial.open > 0 and not (shared or trial.fails)
+        if trial.shared or trial.column.from_reference:
+            return False
+        return trial.doubt is not Doubt.NONE and trial.open > 0 and not trial.fails
 
     def apply(self, trial: Trial) -> Trial:
         accepted = []
@@ -1780,17 +1777,14 @@ class LongLadder(Stage):
             return trial
         opened, columns = [], trial.columns
         tail = lopsided(columns.base, far)
-        others = columns.comparisons(far, trial.block, trial.pushed, final=True)
+        others = trial.comparisons(far, final=True)
         for one, (_, other, _) in zip(trial.compared, others, strict=True):
             comparison = one.comparison
             error = np.fmin(comparison.error, other.error + np.abs(other.reference))
             shown = LADDER_ZERO_UNITS * DOUBLE * comparison.scales.secant
-            if one.kind != "first":
-                sides = _steepest_side(columns, far, one)
-                shown = np.fmax(shown, comparison.tolerance.relative * sides)
-            wide = error > shown
-            if one.kind != "first":
-                wide |= columns.touching(one.kind, tail)[: wide.size]
+            sides = _steepest_side(columns, far, one)
+            wide = error > np.fmax(shown, comparison.tolerance.relative * sides)
+            wide |= columns.touching(one.kind, tail)[: wide.size]
             opened.append(one.opened(wide & comparison.agrees & comparison.moved))
         return trial.with_compared(opened, self.name)
 
@@ -1837,7 +1831,7 @@ class ExactReplay(Stage):
         if not trial.fails:
             return trial.open > 0 and not trial.separate
         # Where differences were right about one column, the next ones need not be asked about.
-        return _near_rounding(trial) or not columns.contradicted
+        return _near_rounding(trial) or not columns.known.contradicted
 
     def apply(self, trial: Trial) -> Trial:
         columns = trial.columns
@@ -1861,30 +1855,28 @@ class ExactReplay(Stage):
         if not tolerance.double:
             columns = replace(columns, tolerance=replace(tolerance, exact=True))
         coarse = tolerance.eps > COARSE_EPS
-        right = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
+        right = trial.comparisons(found, final=True, columns=columns)
         after = replace(trial, column=found, compared=right, decided_by=self.name)
-        asks = bool(trial.fails) and columns.compares
-        if not (after.left or asks):
-            return trial if coarse else after
-        if asks and not coarse and self._turns(trial, columns, found):
+        turns = trial.fails and columns.compares and not coarse
+        if turns and self._turns(trial, columns, found):
             return trial
         if not after.left:
             return trial if coarse else after
         rounded = columns.replayed(trial.column.tangent, tolerance.coarsest)
         if rounded is None:
             return trial
-        wide = columns.comparisons(rounded, trial.block, trial.pushed, final=True)
+        wide = trial.comparisons(rounded, final=True, columns=columns)
         proved = []
         for one, other in zip(right, wide, strict=True):
             agrees = one.comparison.agrees & ~one.comparison.undecided
             error = np.where(agrees, one.comparison.error, other.comparison.error)
-            proved.append(one._replace(comparison=replace(one.comparison, error=error)))
+            proved.append(one.but(error=error))
         after = replace(after, column=rounded, compared=proved)
         if after.fails and columns.compares:
             return replace(trial, confirmed=True)
         refuted = _refuted(trial, right) and not (columns.compares and _unbounded(trial, proved))
         if not (_near_rounding(trial) or refuted):
-            columns.contradicted.append(trial.column.tangent)
+            columns.known.contradicted = True
             return trial
         if after.fails or refuted:
             return after
@@ -1904,10 +1896,10 @@ class ExactReplay(Stage):
         saturation explains, and for the first columns that would be left open.
         """
         if trial.fails:
-            return _saturates(trial)
-        long_replays = trial.columns.long_replays
-        long_replays.append(trial.column.tangent)
-        return len(long_replays) <= LONG_REPLAYS
+            return _units_where_saturated(trial) is not None
+        known = trial.columns.known
+        known.long_replays += 1
+        return known.long_replays <= LONG_REPLAYS
 
     @staticmethod
     def _turns(trial: Trial, columns: Columns, found: Column) -> bool:
@@ -1919,7 +1911,7 @@ class ExactReplay(Stage):
         rounded = columns.replayed(trial.column.tangent, eps)
         if rounded is None:
             return False
-        wide = list(columns.comparisons(rounded, trial.block, trial.pushed, final=True))
+        wide = trial.comparisons(rounded, final=True, columns=columns)
         return _unbounded(trial, wide) and not _moves_as_replayed(columns, found, trial.column, eps)
 
 
@@ -2022,41 +2014,44 @@ class ReplayedRules(Stage):
             return False  # whoever gives a reference wants to know
         if not tolerance.automatic or tolerance.eps > COARSE_EPS or tolerance.spread:
             return False
-        return not columns.wrong_rules and bool(trial.fails or (trial.open and not trial.separate))
+        if columns.known.wrong_rules:
+            return False
+        return bool(trial.fails or (trial.open and not trial.separate))
 
     def apply(self, trial: Trial) -> Trial:
-        if not trial.fails or _saturates(trial):
+        if (units := _units_where_saturated(trial)) is not None:
             if trial.fails:
-                after = self._with_rules(trial)
+                after = self._with_rules(trial, units)
                 if not after.fails:
                     return after
             replayed = self._beside_replay(trial)
-            if replayed is not None and replayed.fails and _saturates(replayed):
-                after = self._with_rules(replayed)
+            units = None if replayed is None else _units_where_saturated(replayed)
+            if replayed is not None and replayed.fails and units is not None:
+                after = self._with_rules(replayed, units)
                 if not after.left:
                     return after
         if trial.fails:
-            trial.columns.wrong_rules.append(trial.column.tangent)
+            trial.columns.known.wrong_rules = True
         return trial
 
     @staticmethod
     def _beside_replay(trial: Trial) -> Trial | None:
         """Returns what is compared with differences as compared with a replay of f, if any."""
-        columns, by_replay = trial.columns, trial.columns.by_replay()
-        if trial.column.from_reference or by_replay is None:
+        given, tangent = trial.column.from_reference, trial.column.tangent
+        found = None if given else trial.columns.replayed(tangent)
+        if found is None:
             return None
-        found = by_replay.along(trial.column.tangent)
-        compared = list(columns.comparisons(found, trial.block, trial.pushed, final=True))
-        return replace(trial, column=found, compared=compared)
+        return replace(trial, column=found, compared=trial.comparisons(found, final=True))
 
-    def _with_rules(self, trial: Trial) -> Trial:
+    def _with_rules(self, trial: Trial, units: Sequence[Vector]) -> Trial:
         """Returns the trial without what its rules lose by rounding."""
-        return trial.with_compared([self._allowed(trial, one) for one in trial.compared], self.name)
+        both = zip(trial.compared, units, strict=True)
+        return trial.with_compared([self._allowed(trial, *one) for one in both], self.name)
 
     @staticmethod
-    def _allowed(trial: Trial, one: ModeComparison) -> ModeComparison:
-        """Returns the comparison without what its rules lose by rounding, where that is harmless;
-        beside an exact reference it is left open.
+    def _allowed(trial: Trial, one: ModeComparison, unit: Vector) -> ModeComparison:
+        """Returns the comparison without what its rules lose by rounding, where that is harmless
+        beside the unit of each row that fails; beside an exact reference it is left open.
         """
         comparison = one.comparison
         rows = [int(k) for k in np.flatnonzero(comparison.fails)]
@@ -2069,26 +2064,29 @@ class ReplayedRules(Stage):
         automatic[rows], error[rows] = values, error[rows] + bars
         right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
         right &= np.isfinite(slack) & (lost <= slack)
-        right &= lost <= HARMLESS_UNITS * _unit_of_rules(trial, one, rows)
+        right &= lost <= HARMLESS_UNITS * unit
         # Who asks for digits wants to know of those that are lost.
         told = comparison.tolerance.exact
         automatic[rows] = np.where(right & (not told), values, comparison.automatic[rows])
         error[rows] = np.where(right, error[rows] + told * lost, comparison.error[rows])
-        return one._replace(comparison=replace(comparison, automatic=automatic, error=error))
+        return one.but(automatic=automatic, error=error)
 
 
-def _saturates(trial: Trial) -> bool:
-    """Returns whether all that fails may be what rounding takes from a derivative that is small:
-    it is off by no more than some units of rounding of the largest one of its leaf.
+def _units_where_saturated(trial: Trial) -> list[Vector] | None:
+    """Returns by comparison, for each row that fails, the rounding of the largest derivative of its
+    leaf; `None` unless all that fails may be what rounding takes from a derivative that is small:
+    it is off by no more than some of these units.
     """
+    units = []
     for one in trial.compared:
         rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
         if len(rows) > Tally.KEPT:
-            return False
-        off = one.comparison.difference[rows]
-        if rows and np.any(off > LOST_UNITS_OF_RULE * _unit_of_rules(trial, one, rows)):
-            return False
-    return True
+            return None
+        unit = _unit_of_rules(trial, one, rows) if rows else np.zeros(0)
+        if np.any(one.comparison.difference[rows] > LOST_UNITS_OF_RULE * unit):
+            return None
+        units.append(unit)
+    return units
 
 
 def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector:
@@ -2180,7 +2178,7 @@ class MeanSlopes(Stage):
         columns, problem = trial.columns, trial.columns.problem
         if trial.doubt is Doubt.NONE or trial.column.one_sided or problem.constraints:
             return False
-        if trial.confirmed or (trial.fails and columns.contradicted):
+        if trial.confirmed or (trial.fails and columns.known.contradicted):
             return False
         if trial.column.from_reference and trial.decided_by != ExactReplay.name:
             return False  # whoever asks for a reference wants to know
@@ -2222,8 +2220,7 @@ class MeanSlopes(Stage):
         room = MEAN_UNITS * trial.columns.row_errors(one.kind, unit)[: off.size]
         known = comparison.undecided & (off <= MEAN_BAR * np.abs(comparison.automatic))
         known &= off * found.tangent.length <= room
-        error = np.where(known, off, comparison.error)
-        return one._replace(comparison=replace(comparison, error=error, by_mean=known))
+        return one.but(error=np.where(known, off, comparison.error), by_mean=known)
 
     @staticmethod
     def _rows(trial: Trial, one: ModeComparison) -> list[int]:
@@ -2261,8 +2258,7 @@ class MeanSlopes(Stage):
             reference[row] = comparison.automatic[row] + mean.gap
             error[row] = mean.bar if shown[row] else np.inf
         shown |= False if comparison.by_mean is None else comparison.by_mean
-        comparison = replace(comparison, error=error, reference=reference, by_mean=shown)
-        return one._replace(comparison=comparison)
+        return one.but(error=error, reference=reference, by_mean=shown)
 
 
 class Mean(NamedTuple):
@@ -2285,6 +2281,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
     columns, found, h = trial.columns, trial.column, sample.step
     problem, base, count = columns.problem, columns.base, columns.base.Y.size
     automatic = RowsAtPoints(columns, found, kind, rows)
+    unknown = Mean(0.0, np.inf, refutes=False, rounded=False)
 
     def motion(values: Vector) -> Vector:
         return columns.row_values(kind, values[:count] - base.values[:count])[rows]
@@ -2295,7 +2292,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
         point = representable_within_bounds(problem, problem.origin + t * h * found.vector)
         there = columns.estimator.at(point).along(found.tangent)
         if there.sample is None:
-            return [Mean(0.0, np.inf, refutes=False, rounded=False) for _ in rows]
+            return [unknown] * len(rows)
         claims.append(automatic.at(point))
         slopes.append(columns.row_values(kind, there.estimate.value[:count])[rows])
         # An output is rounded by itself; what is usual in its leaf would hide the stairs of others.
@@ -2316,7 +2313,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
     means, long = [], h >= MEAN_REACH * found.tangent.length
     for k in range(len(rows)):
         if not (np.isfinite(claimed[:, k]).all() and np.isfinite(moved[:, k]).all()):
-            means.append(Mean(0.0, np.inf, refutes=False, rounded=False))
+            means.append(unknown)
             continue
         fit = np.polynomial.Legendre.fit(nodes, claimed[:, k], MEAN_NODES - 1, [-1, 1])
         rest = moved[:, k] - h * fit.integ(lbnd=0)(at)
@@ -2435,21 +2432,27 @@ def allow_automatic_rounding(
         changes = np.abs(np.reshape(beside, (-1, len(tried))) - comparison.automatic[tried])
         return np.asarray(np.max(changes, axis=0, initial=0.0, where=np.isfinite(changes)))
 
+    def too_little() -> NDArray[np.bool_]:
+        return np.asarray(NEIGHBOUR_FACTOR * change < off - allowed)
+
+    def allowing(slack: Vector) -> Comparison:
+        return replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+
     finite, change = np.isfinite(around), largest_change(around)
     reference, allowed = comparison.reference[tried], comparison.allowed[tried]
     # Where the derivative is not finite next to x, that is no rounding either.
     right = np.all(~finite | (np.abs(around - reference) <= allowed), axis=0)
     off = comparison.difference[tried]
-    few = (NEIGHBOUR_FACTOR * change < off - allowed) & (change >= NOISY_PART * off)
+    few = too_little() & (change >= NOISY_PART * off)
     # What cancels may change by steps, and by none where x moves by a unit of rounding or two.
     small = off <= comparison.tolerance.eps**GROSS_POWER * comparison.largest[tried]
     few |= small & (change == 0)
     for number in range(1, NOISY_DRAWS) if np.any(few) else ():
         more = automatic.nearby(number)
         change = np.where(few, np.fmax(change, largest_change(more)), change)
-    if kind != "first" and np.any(NEIGHBOUR_FACTOR * change < off - allowed):
+    if kind != "first" and np.any(too_little()):
         change = np.fmax(change, _change_of_parts(automatic, comparison))
-    if np.any(NEIGHBOUR_FACTOR * change < off - allowed):
+    if np.any(too_little()):
         change = np.fmax(change, largest_change(_beside_in_others(automatic)))
     doubted = off > np.fmax(ISOLATED_TOLERANCES * allowed, columns.usual_rounding(found))
     alone, unlike = right & doubted, change >= UNLIKE_ROUNDING * off
@@ -2459,15 +2462,14 @@ def allow_automatic_rounding(
     least = np.min(relative, initial=np.inf, where=np.isfinite(relative))
     slack = np.where(comparison.fails & np.isfinite(least), least * size, 0.0)
     slack[tried] = change
-    error = comparison.error + NEIGHBOUR_FACTOR * slack
-    after = replace(comparison, error=error)
-    if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, error.size)):
+    after = allowing(slack)
+    if _is_loud(columns, found) and np.any(after.fails & ~_marked(alone, tried, slack.size)):
         leaves = found.tangent.leaves
         eps, seed = comparison.tolerance.eps, columns.probes.seed
         reach = _smooth_reach(columns.problem, found)
         *_, apart = scatter(columns.problem, eps, seed, leaves, automatic.at, reach)
         slack[tried] = np.where(alone, 0.0, np.fmax(change, apart))
-        after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+        after = allowing(slack)
     doubted_inside = after.fails & ~_beyond_rounding(comparison, found)
     left = [k for k in worst_entries(after, doubted_inside, len(tried)) if k in tried]
     # Who gives a reference wants to know of a tail that has lost its digits.
@@ -2476,7 +2478,7 @@ def allow_automatic_rounding(
         inside = _moved_inside(replace(automatic, rows=left), after)
         slack[left] = np.fmax(slack[left], INSIDE_FACTOR / NEIGHBOUR_FACTOR * inside)
         slack[tried] = np.where(alone, 0.0, slack[tried])
-        after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+        after = allowing(slack)
     excused = comparison.fails & ~after.fails
     if np.any(excused[tried]) and comparison.tolerance.eps <= COARSE_EPS:
         jumps = _jumps_at_x(automatic, comparison, around)
@@ -2486,15 +2488,14 @@ def allow_automatic_rounding(
         # Where noise next to x is as large as the error, it may be there at x as well.
         steady = np.all(~finite | (np.abs(around - reference) <= off / ISOLATED_TOLERANCES), axis=0)
         branch = beside & (unlike | steady)
-        jumping = np.zeros(error.size, bool)
-        jumping[tried] = jumps & ~beside
+        jumping = _marked(jumps & ~beside, tried, slack.size)
         # Among many rows those that are tried stand for the rest.
-        others = ~_marked(True, tried, error.size)
+        others = ~_marked(True, tried, slack.size)
         jumping |= jumping.any() & others
         if np.any(branch):
             slack[tried] = np.where(branch, 0.0, slack[tried])
             slack[others] = 0.0
-            after = replace(comparison, error=comparison.error + NEIGHBOUR_FACTOR * slack)
+            after = allowing(slack)
         jumping &= excused & ~after.fails
         known = comparison.jumping
         after = replace(after, jumping=jumping if known is None else jumping | known)
@@ -2637,13 +2638,12 @@ def _settled(
     wide = excused & one.comparison.undecided
     if not np.any(wide) or one.kind == "first":
         return one
-    without = sharp._replace(comparison=sharp.comparison.without_values(wide))
+    without = sharp.without_values(wide)
     off = wide & without.comparison.fails
     comparison = _allow_scatter(columns, without, found, off).comparison
     settled = wide & comparison.agrees & ~comparison.undecided
-    kept = one.comparison.without_values(settled)
-    error = np.where(settled, comparison.error, kept.error)
-    return one._replace(comparison=replace(kept, error=error))
+    error = np.where(settled, comparison.error, one.comparison.error)
+    return one.without_values(settled).but(error=error)
 
 
 def _allow_scatter(
@@ -2652,8 +2652,7 @@ def _allow_scatter(
     """Returns the comparison with these entries allowed what rounding at points close to x does."""
     if not np.any(entries):
         return one
-    error = one.comparison.error + _reference_scatter(columns, one, found, entries)
-    return one._replace(comparison=replace(one.comparison, error=error))
+    return one.but(error=one.comparison.error + _reference_scatter(columns, one, found, entries))
 
 
 def _allow_reference_scatter(
@@ -2823,21 +2822,19 @@ def _points_beside(
         yield representable(problem, problem.clipped(point), leaves)
 
 
-def _doubted_outputs(columns: Columns, compared: list[ModeComparison]) -> NDArray[np.bool_]:
+def _doubted_outputs(trial: Trial) -> NDArray[np.bool_]:
     """Marks the outputs on which a comparison fails or stays open."""
-    return _outputs_where(columns, compared, lambda c: c.fails | c.undecided)
+    return _outputs_where(trial, lambda c: c.fails | c.undecided)
 
 
 def _outputs_where(
-    columns: Columns,
-    compared: list[ModeComparison],
-    holds: Callable[[Comparison], NDArray[np.bool_]],
+    trial: Trial, holds: Callable[[Comparison], NDArray[np.bool_]]
 ) -> NDArray[np.bool_]:
     """Marks the outputs that entries are made of for which this `holds`."""
-    marked = np.zeros(columns.base.whole.size, bool)
-    for _, comparison, kind in compared:
+    marked = np.zeros(trial.columns.base.whole.size, bool)
+    for _, comparison, kind in trial.compared:
         for k in np.flatnonzero(holds(comparison)):
-            marked[columns.outputs(kind, int(k))] = True
+            marked[trial.columns.outputs(kind, int(k))] = True
     return marked
 
 
@@ -2899,24 +2896,21 @@ def _without_residue(
     trial: Trial, one: ModeComparison, candidates: NDArray[np.bool_]
 ) -> ModeComparison:
     """Returns the comparison with zero for those candidates that are not steady beside x."""
-    steady = _steady(trial.columns, one, trial.column, candidates)
+    steady = _steady(trial, one, candidates)
     if np.any(steady):  # no more is known of the entries that were not among the worst
         candidates = _marked(True, worst_entries(one.comparison, candidates), steady.size)
-    after = replace(one.comparison, residue=candidates & ~steady)
-    return one._replace(comparison=after)
+    return one.but(residue=candidates & ~steady)
 
 
-def _steady(
-    columns: Columns, one: ModeComparison, found: Column, candidates: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _steady(trial: Trial, one: ModeComparison, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Marks the worst of these entries whose automatic value hardly changes beside x.
 
     What terms that cancel leave over is rounding, and changes at random. It may stay the same while
     one leaf moves by a unit of rounding, and at all points where f is linear. So all of x moves
     farther, and the probes with it, by what is too short for the derivative of a tail to change.
     """
-    comparison, probes = one.comparison, columns.probes
-    tried = worst_entries(comparison, candidates)
+    columns, found, comparison = trial.columns, trial.column, one.comparison
+    seed, tried = columns.probes.seed, worst_entries(comparison, candidates)
     steady = np.zeros(candidates.size, bool)
     steady[tried] = True
 
@@ -2929,15 +2923,15 @@ def _steady(
         here = comparison.automatic[rows]
         steady[rows] = np.abs(values - here) < STEADY_PART * np.abs(here)
 
-    for point in points_within_rounding(columns.problem, probes.seed, found.tangent.leaves):
+    for point in points_within_rounding(columns.problem, seed, found.tangent.leaves):
         automatic = left()
         if automatic.rows:
             compare(automatic.rows, automatic.at(point))
     eps = comparison.tolerance.eps
     if eps > COARSE_EPS or one.kind == "first":
         return steady
-    random = generator(probes.seed, Stream.RESIDUE)
-    for point in points_around(columns.problem, probes.seed, eps, RESIDUE_DISTANCES):
+    random = generator(seed, Stream.RESIDUE)
+    for point in points_around(columns.problem, seed, eps, RESIDUE_DISTANCES):
         automatic = left()
         take = partial(automatic.at, point, moved_by=random)
         values = attempt(take) if automatic.rows else None

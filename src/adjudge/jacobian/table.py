@@ -288,7 +288,7 @@ class Item:
 
 @dataclass
 class Record:
-    """So much disagreed, and could not be settled, so far."""
+    """What disagreed, or could not be settled, so far."""
 
     tallies: dict[str, Tally] = field(default_factory=dict)
     """The comparisons of each mode."""
@@ -308,7 +308,7 @@ class Record:
     reached: Counter[str] = field(default_factory=Counter)
     """How many columns each stage was tried on."""
     decided: Counter[str] = field(default_factory=Counter)
-    """This many columns each stage decided: it was the last one that changed what was known."""
+    """How many columns each stage decided: it was the last one that changed what was known."""
 
     def failure_behind(self, tally: Tally) -> Failure | None:
         """Returns the comparison in which the entry failed that a mode is reported by."""
@@ -641,8 +641,7 @@ class Table:
             if not self.budget.allows(self.budget.column):
                 break
             trial = self.from_two_evaluations(Item(tangent, block))
-            agrees = all(comparison.agrees_clearly for _, comparison, _ in trial.compared)
-            if not agrees or hidden_outputs(trial) is not None:
+            if not trial.agrees_clearly or hidden_outputs(trial) is not None:
                 continue
             if self._with_silent_kinks(trial) is not trial:
                 continue
@@ -772,15 +771,14 @@ class Table:
             few_saturated=few,
         )
         # Where an entry was proved wrong, what else is far off is only counted, by leaf.
-        single = len(tangent.leaves) == 1 and not self.probes.full
+        single = not (trial.shared or self.probes.full)
         if single and self._proved(trial) and (counted := self._far_off(trial)):
             return counted
         look = _doubt_of_separate if alone else doubt_of
         doubt = look(trial, self.examined)
-        shared = len(tangent.leaves) > 1
-        if shared and not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
+        if trial.shared and not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
             doubt = Doubt.HIDDEN
-        return replace(trial, doubt=doubt) if doubt else trial
+        return replace(trial, doubt=doubt)
 
     def _far_off(self, trial: Trial) -> Trial | None:
         """Returns a trial that is off beyond doubt with an estimate whose truncation is known;
@@ -795,9 +793,8 @@ class Table:
         if not self._may_be_truncation(trial):
             return trial
         for effort in (Effort.THREE_STEPS, Effort.LADDER):
-            found, columns = trial.along(effort), trial.columns
-            compared = columns.comparisons(found, trial.block, trial.pushed, final=True)
-            finer = replace(trial, column=found, compared=list(compared))
+            found = trial.along(effort)
+            finer = replace(trial, column=found, compared=trial.comparisons(found, final=True))
             if finer.fails and finer.off_by(GROSS_TOLERANCES):
                 return finer
         return None
@@ -923,7 +920,7 @@ class Table:
         nothing.
         """
         tangent, rows = trial.column.tangent, trial.block.rows
-        if len(tangent.leaves) == 1 or trial.separate or rows is None:
+        if not trial.shared or trial.separate or rows is None:
             return set()
         (bound,) = (c.significance_bound for _, c, kind in trial.compared if kind == "rows")
         hidden = set()
@@ -1242,7 +1239,7 @@ def _least_shown(columns: Columns) -> Vector:
 
 
 def undetectable(
-    trial: Trial, tally: Tally, comparison: Comparison, *, again: bool = False
+    trial: Trial, tally: Tally, comparison: Comparison, *, again: bool
 ) -> NDArray[np.bool_] | None:
     """Counts how much of the gradient has a part in the comparison in which an error would show.
 
