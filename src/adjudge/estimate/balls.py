@@ -197,7 +197,8 @@ def each(function: Callable[..., Any], *arrays: Balls) -> Balls:
     return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), object)
 
 
-def _marks(question: Callable[..., bool], *arrays: Balls) -> NDArray[np.bool_]:
+def marks(question: Callable[..., bool], *arrays: Any) -> NDArray[np.bool_]:
+    """Marks the entries of these arrays for which the answer is yes."""
     return np.asarray(np.frompyfunc(question, len(arrays), 1)(*arrays), bool)
 
 
@@ -277,7 +278,7 @@ def _cut(at: Callable[..., bool], function: Callable[..., Jets]) -> Callable[...
         y, nan = function(*xs), flint().arb.nan()
         if len(y.parts) == 1:
             return y
-        on = _marks(at, *np.broadcast_arrays(*(x.value for x in xs)))
+        on = marks(at, *np.broadcast_arrays(*(x.value for x in xs)))
         on &= np.broadcast_to(xs[0].moves, on.shape)
         return y.map(lambda part: np.where(on, nan, part)) if on.any() else y
 
@@ -324,10 +325,10 @@ def compared(x_: Operand, y_: Operand, certainly: Callable[[Any, Any], bool]) ->
     if certainly is not eq and (x.is_complex or y.is_complex):
         raise UndecidedError("an order of complex numbers")
     gap, a, b = x - y, each(_at_infinity, x.value), each(_at_infinity, y.value)
-    yes = _marks(certainly, a, b)
-    same = _marks(lambda a, b: a.is_exact() and b.is_exact() and bool(a == b), a, b)
-    apart = ~_marks(overlap, a, b)
-    still = ~gap.moves | _marks(lambda one: not one.is_finite(), a)  # what is infinite stays so
+    yes = marks(certainly, a, b)
+    same = marks(lambda a, b: a.is_exact() and b.is_exact() and bool(a == b), a, b)
+    apart = ~marks(overlap, a, b)
+    still = ~gap.moves | marks(lambda one: not one.is_finite(), a)  # what is infinite stays so
     settled = apart | (same & still)
     return Truth(yes | ~settled, ~yes | ~settled, reduce(or_, gap.parts))
 
@@ -354,7 +355,7 @@ def chosen(condition: Truth, x_: Operand, y_: Operand) -> Jets:
         if open_.any():
             part = np.array(part, object)
             if not key:
-                jump[open_] = ~_marks(overlap, a[open_], b[open_])
+                jump[open_] = ~marks(overlap, a[open_], b[open_])
             part[open_] = each(_hull, a[open_], b[open_])
         parts[key] = part
     for key in range(1, condition.along + 1):
@@ -437,7 +438,7 @@ def stairs(step: Callable[[Any], Any], jumps: Callable[[Any], bool]) -> Callable
     def apply(x_: Operand) -> Jets:
         x = lifted(x_)
         value = each(step, x.value)
-        at_jump = _marks(lambda n, one: not n.is_exact() or jumps(one), value, x.value)
+        at_jump = marks(lambda n, one: not n.is_exact() or jumps(one), value, x.value)
         nan, zero = flint().arb.nan(), flint().arb(0)
         leaps = at_jump & x.moves  # what is made of the value follows both sides
         if leaps.any():
@@ -515,11 +516,11 @@ def power(x_: Operand, y_: Operand) -> Jets:
     """
     x, y = lifted(x_), lifted(y_)
     shape = np.broadcast_shapes(x.shape, y.shape)
-    whole = _marks(lambda n: n.is_exact() and n.imag.is_zero() and n.real.is_integer(), y.value)
+    whole = marks(lambda n: n.is_exact() and n.imag.is_zero() and n.real.is_integer(), y.value)
     whole = np.broadcast_to(whole & ~y.moves, shape)
     if whole.all():
         return _whole_power(x, y)
-    at_zero = _marks(
+    at_zero = marks(
         lambda one, n: one.is_zero() and n.real > 0, *np.broadcast_arrays(x.value, y.value)
     )
     at_zero &= ~np.broadcast_to(x.moves, shape)
@@ -811,7 +812,7 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
 def isnan(x: Jets) -> Truth:
     """Returns whether the values are undefined; at an end of the domain it is not decided."""
     nan, *ends = (
-        _marks(lambda one: one.real.is_nan() or one.imag.is_nan(), part)
+        marks(lambda one: one.real.is_nan() or one.imag.is_nan(), part)
         for _, part in sorted(x.parts.items())
     )
     return Truth(reduce(or_, ends, nan), ~nan, max(x.parts))
@@ -820,13 +821,18 @@ def isnan(x: Jets) -> Truth:
 # -------------------------------------------------------------------- arrays
 
 
+def axes_of(axis: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
+    """Returns the axes of a reduction, ascending."""
+    axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
+    return tuple(sorted({one % rank for one in axes}))
+
+
 def along_last(x: Jets, axis: Sequence[int] | int | None, *, keepdims: bool) -> tuple[Jets, Any]:
     """Returns jets whose last axis runs over the axes of a reduction, and the shape of its
     result.
     """
     count = len(x.shape)
-    axes = range(count) if axis is None else [axis] if isinstance(axis, int) else axis
-    over = sorted({one % count for one in axes})
+    over = axes_of(axis, count)
     kept = [one for one in range(count) if one not in over]
     rows = [x.shape[one] for one in kept]
     shape = tuple(1 if k in over else n for k, n in enumerate(x.shape)) if keepdims else tuple(rows)

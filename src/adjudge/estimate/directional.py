@@ -233,11 +233,9 @@ def _one_sided(problem: Problem, base: Base, tangent: Tangent, u: float) -> Colu
         first, _ = unless_refused(take)
         if first is None or not defined(base, first[0].plus):
             continue
-        vector, found = (
-            first[1],
-            Column(exact, first[1], central_difference(first[0], u), 0.0, relative),
-        )
-        found = replace(found, vector=vector, step=side * step, one_sided=True)
+        sample, vector = first
+        plain = central_difference(sample, u)
+        found = Column(exact, vector, plain, side * step, relative, one_sided=True)
         at_once(problem, base, partial(with_steps, problem, base, found, steps))
         return with_steps(problem, base, found, steps)
     return None
@@ -497,7 +495,7 @@ def _bends(sample: Sample, base: Base, part: slice = ALL) -> Vector:
 
 
 def with_jumps(
-    problem: Problem, base: Base, found: Column, stairs: NDArray[np.bool_] | None = None
+    problem: Problem, base: Base, found: Column, stairs: NDArray[np.bool_] | None
 ) -> Column:
     """Returns the same column, with a gap between the slopes that is infinite where an output jumps
     at x.
@@ -834,13 +832,6 @@ def _double(problem: Problem, tangent: Tangent) -> bool:
     return all(problem.X.leaves[j].double for j in tangent.leaves)
 
 
-def _name(problem: Problem, tangent: Tangent) -> str:
-    """Returns what the tangent moves, in words."""
-    if tangent.coordinate is not None:
-        return problem.X.entry(tangent.coordinate)
-    return problem.X.names(tangent.leaves)
-
-
 def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputError:
     """Returns the error about a fixed step that leaves the bounds."""
     return InputError(
@@ -851,10 +842,11 @@ def _out_of_bounds(problem: Problem, tangent: Tangent, step: float) -> InputErro
 
 def _no_motion(problem: Problem, tangent: Tangent, step: float) -> InputError:
     """Returns the error about a fixed step that does not move x."""
+    name = describe_move(problem, tangent, step).name()
     dtype = problem.X.leaves[tangent.leaves[0]].info.dtype
     return InputError(
-        f"a step of {step:.3g} does not move {_name(problem, tangent)} ({dtype}): it is below the "
-        "spacing of the dtype there",
+        f"a step of {step:.3g} does not move {name} ({dtype}): it is below the spacing of the "
+        "dtype there",
         "leave eps= out (the step then follows the scale of the input), or give a longer one",
     )
 

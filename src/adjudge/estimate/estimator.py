@@ -90,7 +90,8 @@ class Effort(Enum):
     """Whether slopes along this tangent and others add up, at one step: up to fourteen
     evaluations."""
     LASTING_DEFECTS = auto()
-    """Slopes fail to add up by this at three steps: three times as many."""
+    """The same at three steps, of which only what lasts counts: neither noise nor curvature does.
+    Three times as many evaluations."""
 
 
 @dataclass(frozen=True)
@@ -212,9 +213,6 @@ class Differences(Estimator):
         at_once(problem, base, lambda: [two_evaluations(problem, base, v) for v in tangents])
 
     def again(self, found: Column) -> Column:
-        """Returns an estimate that was made with other magnitudes, or of more outputs, as one with
-        those at hand.
-        """
         base, sample = self.base, found.sample
         if sample is None:
             return self._first(found.tangent)
@@ -326,7 +324,6 @@ class ByReference(Estimator):
 
     @property
     def replays(self) -> int:
-        """How many operations on numbers are replayed for a column."""
         if not isinstance(self.reference.reference, Exact):
             return 0
         of_gradient = self.problem.modes_taken[:1] == "R"
@@ -343,8 +340,8 @@ class ByReference(Estimator):
 
     @property
     def compares(self) -> bool:
-        """Whether the program that is replayed compares or rounds numbers. A bisection has another
-        derivative than its root, so that nothing is proved to be wrong then.
+        """Whether the program that is replayed compares or rounds numbers. Nothing is proved to be
+        wrong then: the derivative of a bisection, as it ran, is not that of the root in it.
         """
         return self._does_one_of(STEPS)
 

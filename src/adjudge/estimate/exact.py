@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,9 @@ from adjudge.constants import (
 )
 from adjudge.engine import Operation, Program
 from adjudge.errors import InputError, NotSupportedError
-from adjudge.estimate.balls import Jets, flint, imaginary_part, lifted, zeros
+from adjudge.estimate.balls import Balls, Jets, flint, imaginary_part, lifted, zeros
 from adjudge.estimate.pullback import pullback, work_of_columns
-from adjudge.estimate.reference import Direction, Link, Reference
+from adjudge.estimate.reference import Direction, Link, Reference, object_array
 from adjudge.estimate.replay import (
     FACTORED,
     SWITCHES,
@@ -47,9 +47,6 @@ from adjudge.estimate.replay import (
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Enclosure, Method, Scheme
 from adjudge.floats import Vector
-
-Balls: TypeAlias = NDArray[Any]
-"""Real coordinates as balls."""
 
 
 @dataclass(frozen=True)
@@ -326,7 +323,8 @@ def enclosure_of(balls: Balls, weights: Vector) -> Enclosure | None:
     """
     arb = flint().arb
     with precision(MOST_EXACT_BITS):
-        ball = sum(_weighed(weights, balls), arb(0))
+        terms = (one * float(w) for w, one in zip(weights, balls, strict=True) if w)
+        ball = sum(terms, arb(0))
         if not ball.is_finite() or ball.rel_accuracy_bits() < ENCLOSURE_BITS:
             return None
         digits = min(3 + ball.rel_accuracy_bits() * 3 // 10, ENCLOSURE_DIGITS)
@@ -392,16 +390,6 @@ def _unenclosed(program: Program) -> Operation | None:
     return lost if lost is not None and lost.name in FACTORED else None
 
 
-def _objects(entries: Sequence[Any]) -> Balls:
-    array = np.empty(len(entries), object)
-    array[:] = entries
-    return array
-
-
-def _weighed(w: Vector, balls: Balls) -> list[Any]:
-    return [one * float(weight) for weight, one in zip(w, balls, strict=True) if weight]
-
-
 def _replayed(
     program: Program, tangents: Sequence[Sequence[Any]], rounded: Roundings | None
 ) -> Callable[[int], Balls]:
@@ -423,7 +411,7 @@ def _coordinates(given: Sequence[Jets], recorded: Sequence[NDArray[Any]]) -> Cal
             complex_ = one.dtype.kind == "c"
             for ball in jets.parts.get(key, zeros(jets.shape)).flat:
                 found += [ball.real, imaginary_part(ball)] if complex_ else [ball.real]
-        return _objects(found)
+        return object_array(found)
 
     return part
 

@@ -65,8 +65,7 @@ def pullback(
     Raises:
         DoubtError: An operation has no translation or cannot be decided.
     """
-    if roundings is not None:
-        roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
+    roundings = roundings and roundings.anew()
     tangents = [] if tangent is None else [tangent]
     steps = replayed(program, [*tangents, _anywhere(program)], roundings)
     last = 1 << len(tangents)
@@ -74,9 +73,7 @@ def pullback(
         tuple(one.below(last) if isinstance(one, Jets) else one for one in results)
         for results in steps.results
     ])  # fmt: skip
-    outputs = [lifted(steps.value(one)) for one in program.outputs]
-    if roundings is not None:
-        outputs = [roundings.of_output(one) for one in outputs]
+    outputs = steps.outputs(program, roundings)
     found: dict[Ref, Jets] = {}
     lost: dict[Ref, NDArray[np.bool_]] = {}
 
@@ -198,7 +195,7 @@ class _Back:
         """Returns where a choice is not decided, and decides about what has a cotangent."""
         condition, *branches = self.operands
         x, y = (lifted(one).value for one in branches)
-        meet = np.asarray(each(balls.overlap, *np.broadcast_arrays(x, y)), bool)
+        meet = balls.marks(balls.overlap, *np.broadcast_arrays(x, y))
         return np.asarray(condition.may & condition.may_not & ~meet & w.moves)
 
     def _lost(self, k: int, lost: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -304,15 +301,10 @@ class _Back:
 # -------------------------------------------------------------------- transposes
 
 
-def _axes(axis: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
-    axes = range(rank) if axis is None else [axis] if isinstance(axis, int) else axis
-    return tuple(sorted({one % rank for one in axes}))
-
-
 def _axes_together(operation: Operation, rank: int) -> tuple[int, ...]:
     """Returns the axes along which the entries of an operand are combined."""
     if "axis" in operation.params:
-        return _axes(operation.params["axis"], rank)
+        return balls.axes_of(operation.params["axis"], rank)
     return tuple(range(max(0, rank - 2), rank))
 
 
@@ -328,7 +320,7 @@ def _unbroadcast(x: Jets, shape: Shape) -> Jets:
 
 def _slim(back: _Back, rank: int) -> Callable[[Jets], Jets]:
     """Returns what puts back the axes of a reduction, with one entry along each."""
-    axes = _axes(back.operation.params["axis"], rank)
+    axes = balls.axes_of(back.operation.params["axis"], rank)
     shape = tuple(1 if axis in axes else n for axis, n in enumerate(back.shapes[0]))
     return lambda found: found.map(lambda part: part.reshape(shape))
 
@@ -372,10 +364,9 @@ def _of_extreme(back: _Back, w: Jets, k: int) -> Jets:
     """
     shape, arb = back.shapes[k], flint().arb
     slim = _slim(back, len(shape))
-    may = np.asarray(
-        each(lambda a, b: a.overlaps(b), back.operands[k].value, slim(back.results[0]).value), bool
-    )
-    axes = _axes(back.operation.params["axis"], len(shape))
+    best = slim(back.results[0]).value
+    may = balls.marks(lambda a, b: a.overlaps(b), back.operands[k].value, best)
+    axes = balls.axes_of(back.operation.params["axis"], len(shape))
     alone = np.sum(may, axis=axes, keepdims=True) == 1
     some = np.where(may, np.where(alone, arb(1), arb(0).union(arb(1))), arb(0))
     nothing = zeros(shape)

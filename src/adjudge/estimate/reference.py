@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.constants import LONGEST_STEP, MOST_DIGITS, PROGRAM_DISTANCE
 from adjudge.engine import HostArray, Operation, Program, unseen
@@ -617,7 +618,9 @@ class Mpmath(Reference):
                     if np.any(b != 0):
                         term += b @ _central_difference(at, point, unit, h * h)
                     parts.append(term / length[k])
-                both = np.concatenate([_objects(parts), _central_difference(at, point, a, h * h)])
+                both = np.concatenate(
+                    [object_array(parts), _central_difference(at, point, a, h * h)]
+                )
                 return both, 0 * both
 
             here = at(point)
@@ -706,7 +709,7 @@ class MpNumbers:
         if complex_:
             mpc = _mp().mpc
             pairs = zip(coordinates[0::2], coordinates[1::2], strict=True)
-            coordinates = _objects([mpc(re, im) for re, im in pairs])
+            coordinates = object_array([mpc(re, im) for re, im in pairs])
         return coordinates.reshape(shape) if shape else coordinates[0]
 
     def coordinates(self, result: Any, shape: tuple[int, ...], name: str, *, complex_: bool) -> Any:
@@ -730,7 +733,7 @@ class MpNumbers:
             # Off its domain a function of mpmath has complex values.
             else:
                 parts.append(number.real if number.imag == 0 else mp.nan)
-        return _objects(parts)
+        return object_array(parts)
 
     def exactly(self, x: Vector) -> Numbers:
         return _exactly(x)
@@ -740,14 +743,15 @@ def _mp() -> Any:
     return importlib.import_module("mpmath")
 
 
-def _objects(entries: Sequence[Any]) -> Numbers:
+def object_array(entries: Sequence[Any]) -> NDArray[Any]:
+    """Returns the entries as an array, whatever NumPy would make of them."""
     array = np.empty(len(entries), dtype=object)
     array[:] = entries
     return array
 
 
 def _exactly(vector: Vector) -> Numbers:
-    return _objects([_mp().mpf(float(entry)) for entry in vector])
+    return object_array([_mp().mpf(float(entry)) for entry in vector])
 
 
 def _floats(numbers: Numbers) -> Vector:

@@ -30,7 +30,7 @@ from adjudge.estimate.balls import (
     known,
     lifted,
 )
-from adjudge.floats import FORMATS
+from adjudge.floats import FORMATS, Format
 
 _LOCK = threading.RLock()
 
@@ -254,13 +254,11 @@ ITERATED = frozenset({"eigh", "eig", "svd"})
 """The operations whose algorithms iterate until what is left is small beside the largest entry.
 What they leave out is the same at all points close to each other, and no noise."""
 
-
 STEPS = frozenset(
     {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "argmax", "argmin"}
     | {"floor", "ceil", "trunc", "round", "remainder", "fmod"}
 )
 """The operations by which a program may follow its input in steps."""
-
 
 SWITCHES = frozenset(
     {"where", "sign", "copysign", "floor", "ceil", "trunc", "round", "remainder", "fmod", "sort"}
@@ -290,6 +288,10 @@ class Roundings:
         self.eps, self.units = eps, units
         self._lost: dict[int, float] = {}
         """By the key of a part, what underflow in an adjoint could take from it."""
+
+    def anew(self) -> Roundings:
+        """Returns the same for another replay, from which nothing is lost yet."""
+        return Roundings(self.eps, self.units)
 
     def of_input(self, jets: Jets) -> Jets:
         """Returns an input and its tangents, rounded."""
@@ -339,9 +341,7 @@ class Roundings:
         *,
         normwise: bool = False,
     ) -> Jets:
-        arb = flint().arb
-        format_ = next((one for one in FORMATS.values() if one.eps == eps), FORMATS["float64"])
-        acb = flint().acb
+        arb, acb, format_ = flint().arb, flint().acb, _format_of(eps)
 
         def wider(one: Any, slack: float) -> Any:
             more = arb(0, slack)
@@ -362,19 +362,23 @@ class Roundings:
 
     def _overflowed(self, jets: Jets, recorded: NDArray[Any]) -> Jets:
         """Returns jets without any derivative where the engine had no number and balls have one."""
-        finite = np.asarray(np.frompyfunc(lambda one: one.is_finite(), 1, 1)(jets.value), bool)
-        lost = finite & ~np.isfinite(recorded)
+        lost = balls.marks(lambda one: one.is_finite(), jets.value) & ~np.isfinite(recorded)
         if not lost.any():
             return jets
         nan = flint().arb.nan()
         return jets.map(lambda part: np.where(lost, nan, part))
 
 
+def _format_of(eps: float) -> Format:
+    """Returns the format with this spacing at 1, or double precision where none has it."""
+    return next((one for one in FORMATS.values() if one.eps == eps), FORMATS["float64"])
+
+
 def _sizes(balls: Balls) -> NDArray[np.float64]:
     """Returns bounds of the moduli, which are zero where a ball is exactly that."""
     least = np.nextafter(0.0, 1.0)
     size = lambda one: 0.0 if one.is_zero() else max(float(abs(one).upper()), least)  # noqa: E731
-    return np.asarray(np.frompyfunc(size, 1, 1)(balls), float)
+    return np.asarray(each(size, balls), float)
 
 
 def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
@@ -435,6 +439,11 @@ class Steps(NamedTuple):
         where = self.inputs if operand.step == INPUT else self.results[operand.step]
         return where[operand.number]
 
+    def outputs(self, program: Program, roundings: Roundings | None) -> list[Jets]:
+        """Returns the outputs of the program, rounded where it was replayed with roundings."""
+        found = [lifted(self.value(one)) for one in program.outputs]
+        return found if roundings is None else [roundings.of_output(one) for one in found]
+
 
 def replay(
     program: Program,
@@ -449,15 +458,11 @@ def replay(
     rounded so. It is to be called within `precision`. Raises `DoubtError` for an operation that
     has no translation or cannot be decided, and for one at which `stop` holds, as in `replayed`.
     """
-    if roundings is not None:
-        roundings = Roundings(roundings.eps, roundings.units)  # it adds up what underflows
+    roundings = roundings and roundings.anew()
     steps = replayed(program, tangents, roundings, stop)
     if steps.stopped is not None:
         raise DoubtError(Doubt(steps.stopped, "the branch taken is not decided"))
-    outputs = [lifted(steps.value(one)) for one in program.outputs]
-    if roundings is not None:
-        outputs = [roundings.of_output(one) for one in outputs]
-    return outputs
+    return steps.outputs(program, roundings)
 
 
 def replayed(
@@ -542,9 +547,8 @@ def _as_recorded(found: Any, recorded: NDArray[Any]) -> bool:
     if isinstance(found, Truth):
         return bool(np.array_equal(found.may, recorded) and not (found.may & found.may_not).any())
     if isinstance(found, Jets):  # numbers that integers were made of, with no motion at a jump
-        as_recorded = found - recorded
-        same = all(one.is_zero() for one in as_recorded.value.flat)
-        return same and all(one.is_finite() for part in found.parts.values() for one in part.flat)
+        same = all(one.is_zero() for one in (found - recorded).value.flat)
+        return same and _is_finite(found)
     return True  # indices are those that were recorded, or could not be decided
 
 
@@ -613,7 +617,7 @@ def _is_near(found: Any, recorded: NDArray[Any], eps: float) -> bool:
         sharp = isinstance(ball, arb) and ball.rel_accuracy_bits() > 53
         return float(ball) if sharp else np.nan
 
-    middles = np.asarray(np.frompyfunc(middle, 1, 1)(found.value), float)
+    middles = np.asarray(each(middle, found.value), float)
     with np.errstate(all="ignore"):
         off = np.abs(middles - recorded)
         return bool(np.all(off <= TRANSLATION_UNITS / 2 * eps * np.abs(recorded)))
@@ -643,7 +647,7 @@ def _contains(found: Any, recorded: NDArray[Any], eps: float) -> bool:
         return True
     if found.shape != recorded.shape:
         return False
-    format_ = next((one for one in FORMATS.values() if one.eps == eps), FORMATS["float64"])
+    format_ = _format_of(eps)
     relative, absolute = (TRANSLATION_UNITS * one for one in (eps, format_.smallest))
 
     def inside(ball: Any, exact: Any, number: Any) -> bool:
@@ -654,4 +658,4 @@ def _contains(found: Any, recorded: NDArray[Any], eps: float) -> bool:
         return not (ball - exact).abs_lower() > relative * abs(exact) + absolute
 
     exact = lifted(recorded).value
-    return bool(np.asarray(np.frompyfunc(inside, 3, 1)(found.value, exact, recorded), bool).all())
+    return bool(balls.marks(inside, found.value, exact, recorded).all())
