@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -301,7 +301,7 @@ class Affine:
             return
         if is_systematic(self.problem, self.eps, self.probes.seed, difference, gap_at):
             self.failed.add(values.letter)
-            self.findings.append(self._finding(found, k, replace(values, bound=bound)))
+            self.findings.append(self._finding(found, k, values, float(bound[k])))
 
     def _conditioned(self, found: Column, k: int, *, each: bool) -> float:
         """Returns the part of the derivative that two ways to compute the map may differ by."""
@@ -325,14 +325,13 @@ class Affine:
         terms = self.probes.cotangent * value
         return np.array([np.sum(terms[part]) for part in self.base.Y.slices])
 
-    def _finding(self, found: Column, k: int, values: ModeValues) -> Finding:
-        """Returns the finding about entry `k`."""
+    def _finding(self, found: Column, k: int, values: ModeValues, bound: float) -> Finding:
+        """Returns the finding about entry `k`, which may be off by this bound."""
         leaf, Y = self.problem.X.leaves[found.tangent.leaves[0]].name, self.base.Y
         coordinate = found.tangent.coordinate
         wrt = along_random(leaf) if coordinate is None else self.problem.X.entry(coordinate)
         of = Y.entry(k) if values.each else Y.leaves[k].name
         automatic, reference = float(values.automatic[k]), float(values.reference[k])
-        bound = float(values.bound[k])
         off = abs(automatic - reference) / max(abs(reference), bound)
         detail = AffineOff(automatic, reference, bound, off)
         mode = values.letter + self.problem.modes_taken

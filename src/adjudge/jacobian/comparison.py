@@ -208,7 +208,6 @@ class Comparison:
     left_open: NDArray[np.bool_] | None = None
     """The entries of which a further search found that f cannot show their value; they stay
     undecided."""
-
     residue: NDArray[np.bool_] | None = None
     """The entries of which a further search found that they are what rounding leaves of terms that
     cancel: zero for all that can be told."""
@@ -443,11 +442,9 @@ class Comparison:
         wide = self.error > t.resolution * self.largest
         if not t.automatic:
             reference_missing &= ~np.isfinite(self.automatic)
-        if (
-            self.from_reference
-            # A given reference resolves every entry, however small. A zero stands where the
-            # reference never moves.
-        ):
+        # A given reference resolves every entry, however small. A zero stands where the reference
+        # never moves.
+        if self.from_reference:
             wide &= ((self.automatic != 0) | self.moved) & ~self._rounded_zero
             wide &= ~self._known_otherwise
             return np.asarray(reference_missing | (self._left_to_bars & wide))
@@ -880,8 +877,6 @@ MOST_KEPT = 2**16
 more memory than the check itself. The value is ours."""
 MOST_PAIRS = 1024
 """Of more pairs than this, a report holds those that are not right. The value is ours."""
-
-
 MOST_BLOCKS = 16
 """Errors are told by block where a pair has more rows, or columns, than this. The value is ours: a
 picture of them is a few hundred cells, and a report of thousands of checks has to be read."""

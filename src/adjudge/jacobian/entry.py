@@ -151,7 +151,7 @@ class EntryColumns(Columns):
 
 @dataclass(frozen=True)
 class JudgedEntry:
-    """The stages made this of one entry."""
+    """What the stages made of one entry."""
 
     wrong: bool
     comparison: Comparison

@@ -459,7 +459,7 @@ class Persisting(NamedTuple):
     hidden: bool
     """Whether there were others that f could not show for its own rounding."""
     biases: Array
-    """These are the numbers of `Deviation`, at the points around x."""
+    """What `Deviation.biases` are, at the points around x."""
 
 
 @dataclass(frozen=True)
@@ -619,7 +619,7 @@ class Sides:
         moved = None if self.moved_by is None else self.moved_by(entries)
         if moved is not None and np.any(moved):
             apart, f = apart[:, moved], f[:, moved]
-        shown = max(units * eps / 2 * float(rms(norm(f))), WRONG_FACTOR * float(rms(norm(apart))))
+        shown = max(units * eps / 2 * rms(norm(f)), WRONG_FACTOR * rms(norm(apart)))
         return float(norm(off * self.lengths[entries])) <= shown
 
     def selected_within(self, pair: Pair, entries: NDArray[np.intp]) -> Vector:
@@ -682,9 +682,9 @@ class _Samples(NamedTuple):
 # -- what is rounding
 
 
-def rms(values: Array, axis: int | tuple[int, ...] | None = None) -> Vector:
+def rms(values: Array) -> float:
     """Returns the root of the mean square."""
-    return np.asarray(np.sqrt(np.mean(values**2, axis=axis)))
+    return float(np.sqrt(np.mean(values**2)))
 
 
 def _rms_held(values: Array, held: NDArray[np.bool_]) -> Vector:
@@ -722,9 +722,7 @@ def rounding_allowance(u: float, size: Vector, motion: Vector, space: Space) -> 
     rounding; and the smallest number of the dtype, below which values are flushed. The factors are
     ours; they were chosen in the design study (docs/numerics.md).
     """
-    typical = space.by_leaf(
-        [float(rms(size[p])) if p.stop > p.start else 0.0 for p in space.slices]
-    )
+    typical = space.by_leaf([rms(size[p]) if p.stop > p.start else 0.0 for p in space.slices])
     tiny = space.by_leaf([leaf.tiny for leaf in space.leaves])
     return np.asarray(DERIVATIVE_UNITS * u * (size + typical / 4) + 8 * motion + tiny)
 
