@@ -543,8 +543,8 @@ it there. The value is ours and has no derivation."""
 KINK_REACH_REDUCTION = 1 / 16
 """Close to the edge of a domain f has no finite value at the first points beside a kink, and where
 one entry of x is far larger than what f varies over it stands still there; nothing could be judged.
-Points at this part of the distance are tried after them. The value is ours and has no derivation.
-"""
+Points at this part of the distance are tried after them. The value is ours and has no
+derivation."""
 KINK_REACHES = 5
 """Points beside a kink are taken at so many distances, down to 1.5e-7 of the scale of x; closer to
 it all steps of differences reach back across the kink. The value is ours."""
@@ -661,25 +661,25 @@ one seed in twelve: its slope is that of two choices at once, of which random se
 With 48 that of 40 numbers still failed at eight of 54 draws at inputs that were picked for
 failing. The value is ours and bounds the cost, ten evaluations a secant."""
 CLIMBED_PART = 1 / 4
-"""As many are taken once more where they brought the slopes nearer to the value by this part of
-what is left, since then there may be steeper ones. The value is ours."""
+"""Where the `CLIMB_SECANTS` brought the slopes nearer to the value by this part of what is left,
+there may be steeper ones, and as many are taken once more. The value is ours."""
 CLIMBED_ENTRIES = 8
-"""The points are sought along so many entries, those that say most along the tangent. The value is
-ours and bounds the cost of one round."""
+"""The points of `CLIMB_SECANTS` are sought along so many entries, those that say most along the
+tangent. The value is ours and bounds the cost of one round."""
 CLIMB_SPAN = 4.0
 """An entry is moved between so many of its spreads to both sides, past all that it may be tied
 with: of a thousand normal numbers none but one in sixteen draws is farther out. The value is
 ours."""
 CLIMB_HALVINGS = 8
-"""The place where f is steepest along an entry is found to within 2^-8 of this range, which is less
-than the distance of two of a dozen ties. The value is ours."""
+"""The place where f is steepest along an entry is found by so many halvings, to within 2^-8 of the
+range of `CLIMB_SPAN`, which is less than the distance of two of a dozen ties. The value is ours."""
 CLIMB_SPREADS = 6
 """Numbers that are equal at x are spread by a factor from 1 to 2^-5 of their own. With one and the
 same for all, the right derivative of a median absolute deviation times a range failed at five seeds
 of 108: as the median moved to its place, what is left of the others changed its order. The value is
 ours."""
 CLIMB_REACH = 2.0**-9
-"""The secants at these points reach so many steps to both sides, so that they stay between the
+"""The secants of `CLIMB_SECANTS` reach so many steps to both sides, so that they stay between the
 kinks there: with 2^-5 one of them was 7e-4 short of the slope, and the right derivative failed. The
 value is ours."""
 ROW_POWERS = (1, 5)
@@ -760,8 +760,9 @@ beside x, is taken for the rounding of larger numbers, and the right derivative 
 of ten. The stairs of a cancelling sum are as wide as the part in which it stands still, so that no
 six points in a row lie on six of them. The value is ours."""
 CLAMP_RATIO = 2.0 ** (1 / 16)
-"""These points lie by this factor apart. A clamp ends somewhere between two of them, and with a
-larger factor a wave behind it is past its top at the sixth. The value is ours."""
+"""The points at which the end of a clamp is looked for lie by this factor apart. A clamp ends
+somewhere between two of them, and with a larger factor a wave behind it is past its top at the
+sixth. The value is ours."""
 CLAMP_PART = 0.25
 """At the first of these points a steady value has gone at most this part of the way to the last
 one: about a fifth for a straight line, and more for a wave that bends. At the edge of a stair it is
@@ -777,9 +778,9 @@ STAIRS_SEEN = 24
 """So many points to each side of x, `PART_OF_STAIR` apart, are looked at for stairs that go both
 ways. With a few of them the rounding of larger numbers seems to go one way. The value is ours."""
 PART_OF_STAIR = 0.1458980338
-"""The distance of these points, as a part of the width of a stair; irrational, so that they have no
-rhythm in common with it. Over three times that distance the slope of f hides that stairs go both
-ways at one seed of thirty. The value is ours."""
+"""The distance of the points at which stairs are looked for, as a part of the width of a stair; it
+is irrational, so that they have no rhythm in common with it. Over three times that distance the
+slope of f hides that stairs go both ways at one seed of thirty. The value is ours."""
 STAIRS_ALONE = 4
 """So many entries of x are moved, each alone, to see which way narrow stairs go. Where several move
 together, a sum of quantised numbers goes both ways. The value is ours."""
@@ -990,13 +991,11 @@ LONE_JUMP = 64
 """What f jumps by between two of the points at which its noise is measured would count as noise
 however smooth f is on both sides, and a straight-through rule about rounding stayed open for it in
 one check of five. A move so many times as large as every other one is a jump, and is left out. The
-value is ours: points next to each other are at most 4 times as far apart as others.
-"""
+value is ours: points next to each other are at most 4 times as far apart as others."""
 LONE_JUMP_PART = 2.0**-6
 """A single step of values that are rounded to few digits would be left out as a jump, and right
 derivatives fail. A jump is at least this part of the value: bfloat16 has steps of 2^-8 of it. The
-value lies in between, and is ours.
-"""
+value lies in between, and is ours."""
 STAIRCASE_PART = 1 / 2
 """On a staircase most neighbours are equal, and what a polynomial leaves over is far smaller than
 what rounding to a step hides. Values count as those of a staircase where this part of neighbours
@@ -1050,8 +1049,9 @@ power of the spacing of its dtype, as a part of what f has by its own value over
 1e-4 in float64. It costs time alone where it is larger. Where it is smaller, a right derivative
 whose rule loses so many digits, and f none, fails. The value is ours."""
 GROSS_BARS = 2.0**10
-"""It has to be off by this many error bars of the differences as well, which know the rounding of
-f. The value is ours."""
+"""The rounding of f, which the error bars of differences know, may explain what `GROSS_POWER` calls
+large. Numbers inside of f are moved all the same unless a derivative is off by this many of these
+bars as well. The value is ours."""
 OTHER_VALUE_FACTOR = 64
 """A value is no rounded one where it is off, at x and at all points around it, by this many times
 what it moves by where all numbers inside of f move by one spacing up or down. Without it a function
@@ -1063,8 +1063,8 @@ RULE_FACTOR = 16
 of rounding: a few points show a sixth of it by chance. With 4 the values of `(x + 1e7) - 1e7` in
 single precision are another function's at one seed of eight. The value is ours."""
 RULE_UNITS = 8
-"""That counts where numbers scatter by more than this many spacings of themselves. Without it a
-rule that is 10 % off in bfloat16 alone passes. The value is ours."""
+"""What `RULE_FACTOR` allows counts where numbers scatter by more than this many spacings of
+themselves. Without it a rule that is 10 % off in bfloat16 alone passes. The value is ours."""
 LOST_PART = 1 / 4
 """The right derivative `(x sin x - 2 (1 - cos x)) / x**3` has no digit in sixteen bits at 0.01, nor
 has its function. What is off is no error there if roundings of f can make so large a part of it; a
@@ -1511,9 +1511,9 @@ UNASKED_EXACT_WORK = 30_000
 asked. So many operations on numbers take about a tenth of a second for each tangent. The value is
 ours."""
 UNASKED_GRADIENT_WORK = 100_000
-"""The same along a gradient, which takes as long as six replays, and more where matrices are
-carried back entry by entry. So many operations take about a tenth of a second. The value is
-ours."""
+"""This number stands in for `UNASKED_EXACT_WORK` along a gradient, which takes as long as six
+replays, and more where matrices are carried back entry by entry. So many operations take about a
+tenth of a second. The value is ours."""
 LONG_REPLAY_WORK = 10**6
 """Where a column would be left open, or fail by no more than saturation explains, f or the rules of
 its derivative are replayed with so many operations on numbers, which take some seconds. Of a layer
