@@ -541,8 +541,7 @@ class _Search:
     def forward(self, tally: Tally) -> Entry | None:
         """Compares every output by itself along the shared tangents."""
         forward = self.table.forward
-        if forward is None:
-            return None
+        assert forward is not None  # there is a tally of it
         for slopes in self.along:
             if not self.table.budget.allows(2):
                 return None
@@ -570,8 +569,7 @@ class _Search:
         the shared tangents and along the row that reverse mode gives.
         """
         reverse, budget = self.table.reverse, self.table.budget
-        if reverse is None:
-            return None
+        assert reverse is not None  # there is a tally of it
         for k, w in enumerate(self._cotangents()):
             if not budget.allows(2):
                 return None

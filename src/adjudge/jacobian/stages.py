@@ -805,7 +805,7 @@ class Halves(Stage):
     def helps(self, trial: Trial) -> bool:
         if not trial.shared or trial.doubt is Doubt.NONE:
             return False
-        if trial.column.one_sided or trial.proved:
+        if trial.column.one_sided:
             return True
         if self.beyond:
             return trial.off_by(self.beyond) or _unresolved_by_any_step(trial)
@@ -1036,7 +1036,7 @@ def _is_that_of_f_farther_off(trial: Trial) -> bool:
         rows = worst_entries(comparison, comparison.fails)
         if not rows or kind == "first":
             continue
-        automatic = RowsAtPoints(columns, found, kind, rows)
+        automatic = RowsAtPoints(trial, kind, rows)
         taken = np.array([automatic.at(at(t)) for t in parts])
         mean, here = np.mean(taken, axis=0), comparison.automatic[rows]
         moved = columns.row_values(kind, slope)[rows]
@@ -1555,8 +1555,7 @@ class AutomaticRounding(Stage):
         return trial.doubt is not Doubt.NONE and trial.fails > 0
 
     def apply(self, trial: Trial) -> Trial:
-        found, columns = trial.column, trial.columns
-        allowed = [_allow_in_turn(columns, one, found) for one in trial.compared]
+        allowed = [_allow_in_turn(trial, one) for one in trial.compared]
         return trial.with_compared(allowed, self.name)
 
 
@@ -1584,7 +1583,7 @@ class ReferenceScatter(Stage):
 
     def apply(self, trial: Trial) -> Trial:
         allowed = [
-            _allow_reference_scatter(trial.columns, one, trial.column)
+            _allow_reference_scatter(trial, one)
             if one.kind != "first" and np.any(one.comparison.fails)
             else one
             for one in trial.compared
@@ -1616,21 +1615,21 @@ class ReplayedRounding(Stage):
         return doubted or any(np.any(one.comparison.by_values) for one in trial.compared)
 
     def apply(self, trial: Trial) -> Trial:
-        columns, found = trial.columns, trial.column
+        columns = trial.columns
         estimator = columns.estimator.rounded(columns.tolerance.coarsest)
         if estimator is None:
             return trial
-        rounded = estimator.along(found.tangent)
+        rounded = estimator.along(trial.column.tangent)
         wide = trial.comparisons(rounded, final=True)
         sharper, excused = [], []
         for one, other in zip(trial.compared, wide, strict=True):
             comparison = one.comparison
             within = comparison.fails & ~other.comparison.fails
-            follows = _follows(columns, one, found, comparison.by_values | within)
-            follows &= ~_off_in_few_digits(columns, one, found, follows)
+            follows = _follows(trial, one, comparison.by_values | within)
+            follows &= ~_off_in_few_digits(trial, one, follows)
             sharp = one.without_values(follows)
             newly = follows & sharp.comparison.fails & ~comparison.fails
-            sharper.append(_allow_scatter(columns, sharp, found, newly))
+            sharper.append(_allow_scatter(trial, sharp, newly))
             excused.append((comparison.by_values | within) & ~follows)
         trial, own = trial.with_compared(sharper, self.name), rounded.estimate.own_error
         if own is not None:
@@ -1641,10 +1640,8 @@ class ReplayedRounding(Stage):
             mask & one.comparison.fails for mask, one in zip(excused, trial.compared, strict=True)
         ]
         trial = self._allowed(trial, wide, failing)
-        settled = [
-            _settled(columns, found, sharp, one, mask)
-            for sharp, one, mask in zip(sharper, trial.compared, excused, strict=True)
-        ]
+        each = zip(sharper, trial.compared, excused, strict=True)
+        settled = [_settled(trial, sharp, one, mask) for sharp, one, mask in each]
         return trial.with_compared(settled, self.name)
 
     def _allowed(
@@ -1883,10 +1880,9 @@ class ExactReplay(Stage):
         after = _without_residues(after)
         replay = columns.by_replay()
         if after.left and replay is not None and not coarse:
-            exact = replace(columns, estimator=replay)
-            within = [one.comparison.fails for one in right]
-            pairs = zip(right, after.compared, within, strict=True)
-            settled = [_settled(exact, found, sharp, one, mask) for sharp, one, mask in pairs]
+            exact = replace(trial, columns=replace(columns, estimator=replay), column=found)
+            pairs = zip(right, after.compared, strict=True)
+            settled = [_settled(exact, sharp, one, sharp.comparison.fails) for sharp, one in pairs]
             after = replace(after, compared=settled)
         return trial if after.left else after
 
@@ -2280,7 +2276,7 @@ def _means(trial: Trial, kind: RowKind, rows: list[int], sample: Sample) -> list
     """Returns what the motion of f over the step of a sample says of these rows."""
     columns, found, h = trial.columns, trial.column, sample.step
     problem, base, count = columns.problem, columns.base, columns.base.Y.size
-    automatic = RowsAtPoints(columns, found, kind, rows)
+    automatic = RowsAtPoints(trial, kind, rows)
     unknown = Mean(0.0, np.inf, refutes=False, rounded=False)
 
     def motion(values: Vector) -> Vector:
@@ -2391,7 +2387,7 @@ def apply(stage: Stage, trial: Trial) -> Trial | Again:
 # -- what several stages need
 
 
-def _allow_in_turn(columns: Columns, one: ModeComparison, found: Column) -> ModeComparison:
+def _allow_in_turn(trial: Trial, one: ModeComparison) -> ModeComparison:
     """Returns the comparison with what fails allowed its rounding, the worst first and others as
     long as none of those that were tried still fails.
 
@@ -2400,7 +2396,7 @@ def _allow_in_turn(columns: Columns, one: ModeComparison, found: Column) -> Mode
     """
     for _ in range(MOST_TRIED // Tally.KEPT):
         tried = _tried(one)
-        one = allow_automatic_rounding(columns, one, found)
+        one = _allow_automatic_rounding(trial, one)
         fails = one.comparison.fails
         if not fails.any() or fails[tried].any():
             break
@@ -2415,17 +2411,15 @@ def _tried(one: ModeComparison) -> list[int]:
     return worst_entries(one.comparison, one.comparison.fails, most)
 
 
-def allow_automatic_rounding(
-    columns: Columns, one: ModeComparison, found: Column
-) -> ModeComparison:
+def _allow_automatic_rounding(trial: Trial, one: ModeComparison) -> ModeComparison:
     """Returns the comparison with what fails allowed the rounding of the automatic side, as it
     shows where the leaf of the column moves by a unit of rounding.
     """
-    letter, comparison, kind = one
+    columns, found, (_, comparison, kind) = trial.columns, trial.column, one
     tried = _tried(one)
     if not tried:
         return one
-    automatic = RowsAtPoints(columns, found, kind, tried)
+    automatic = RowsAtPoints(trial, kind, tried)
     around = automatic.nearby()
 
     def largest_change(beside: list[Vector]) -> Vector:
@@ -2499,7 +2493,7 @@ def allow_automatic_rounding(
         jumping &= excused & ~after.fails
         known = comparison.jumping
         after = replace(after, jumping=jumping if known is None else jumping | known)
-    return ModeComparison(letter, after, kind)
+    return one._replace(comparison=after)
 
 
 def _beyond_rounding(comparison: Comparison, found: Column) -> NDArray[np.bool_]:
@@ -2526,7 +2520,7 @@ def _right_beside(automatic: RowsAtPoints, comparison: Comparison) -> NDArray[np
     would be allowed the step to it, or all the noise that a division by nearly zero makes next to
     it. Costs two evaluations of the derivative for each distance.
     """
-    columns, rows = automatic.columns, automatic.rows
+    columns, rows = automatic.trial.columns, automatic.rows
     if automatic.kind == "first":
         return np.zeros(len(rows), bool)
     problem, x, eps = columns.problem, columns.problem.origin, comparison.tolerance.eps
@@ -2560,16 +2554,16 @@ def _jumps_at_x(
     wrong everywhere passed beside one entry at the threshold and a large one. Costs as many
     evaluations of the derivative as `BRANCH_REACHES` has for each point.
     """
-    problem, x = automatic.columns.problem, automatic.columns.problem.origin
+    trial, problem = automatic.trial, automatic.trial.columns.problem
     at_x = comparison.automatic[automatic.rows]
     jumps = np.zeros(at_x.size, bool)
-    points = _points_nearby(automatic.columns, automatic.found.tangent.leaves)
+    points = _points_nearby(trial.columns, trial.column.tangent.leaves)
     for point, beside in zip(points, around, strict=True):
         step = np.abs(beside - at_x)
         stays = step > 0
         for reach in (r for r in BRANCH_REACHES if r * comparison.tolerance.eps <= COARSE_EPS):
-            farther = representable_within_bounds(problem, x + reach * (point - x))
-            there = automatic.at(farther)
+            farther = problem.origin + reach * (point - problem.origin)
+            there = automatic.at(representable_within_bounds(problem, farther))
             stays &= np.abs(there - beside) <= BRANCH_PART * step
         jumps |= stays
     return jumps
@@ -2583,7 +2577,7 @@ def _moved_inside(automatic: RowsAtPoints, comparison: Comparison) -> Vector:
     alike at all points close to x. If two draws move the worst value by far less than it is off by,
     nothing more is asked.
     """
-    others, rows = automatic.columns.problem.moved_widely, automatic.rows
+    others, rows = automatic.trial.columns.problem.moved_widely, automatic.rows
 
     def apart(others: Sequence[Problem], rows: list[int]) -> Vector:
         """Returns how far these values are apart between some draws."""
@@ -2626,49 +2620,41 @@ def _marked(mask: NDArray[np.bool_] | bool, where: list[int], size: int) -> NDAr
 
 
 def _settled(
-    columns: Columns,
-    found: Column,
-    sharp: ModeComparison,
-    one: ModeComparison,
-    excused: NDArray[np.bool_],
+    trial: Trial, sharp: ModeComparison, one: ModeComparison, excused: NDArray[np.bool_]
 ) -> ModeComparison:
     """Returns the comparison `one` with what its bars leave open settled, where the scatter about
-    the estimator of `columns` at points close by is as much as a `sharp` bar has to allow.
+    the estimator of the trial at points close by is as much as a `sharp` bar has to allow.
     """
     wide = excused & one.comparison.undecided
     if not np.any(wide) or one.kind == "first":
         return one
     without = sharp.without_values(wide)
     off = wide & without.comparison.fails
-    comparison = _allow_scatter(columns, without, found, off).comparison
+    comparison = _allow_scatter(trial, without, off).comparison
     settled = wide & comparison.agrees & ~comparison.undecided
     error = np.where(settled, comparison.error, one.comparison.error)
     return one.without_values(settled).but(error=error)
 
 
-def _allow_scatter(
-    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
-) -> ModeComparison:
+def _allow_scatter(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -> ModeComparison:
     """Returns the comparison with these entries allowed what rounding at points close to x does."""
     if not np.any(entries):
         return one
-    return one.but(error=one.comparison.error + _reference_scatter(columns, one, found, entries))
+    return one.but(error=one.comparison.error + _reference_scatter(trial, one, entries))
 
 
-def _allow_reference_scatter(
-    columns: Columns, one: ModeComparison, found: Column
-) -> ModeComparison:
+def _allow_reference_scatter(trial: Trial, one: ModeComparison) -> ModeComparison:
     """Returns the comparison with what fails allowed the scatter of its deviation."""
     comparison, tolerance = one.comparison, one.comparison.tolerance
     rows = worst_entries(comparison, comparison.fails)
-    slack = _reference_scatter(columns, one, found, comparison.fails)
+    slack = _reference_scatter(trial, one, comparison.fails)
     after = replace(comparison, error=comparison.error + slack)
     if tolerance.eps <= COARSE_EPS:
         unit = EXACT_UNITS * tolerance.eps * comparison.scales.secant
         rows = [k for k in rows if after.fails[k] and comparison.difference[k] <= unit[k]]
     if rows:
-        part = found.tangent.part(columns.problem.X)
-        pairs = _beside_reference(columns, one, found, rows, part, REFERENCE_DISTANCES)
+        part = trial.column.tangent.part(trial.columns.problem.X)
+        pairs = _beside_reference(trial, one, rows, part, REFERENCE_DISTANCES)
         off = np.array([automatic / reference - 1 for automatic, reference in pairs])
         moves = np.max(off, axis=0) - np.min(off, axis=0)
         moves = np.where(moves > SCATTERED_PART * np.abs(off[0]), 2 * moves, 0.0)
@@ -2678,9 +2664,7 @@ def _allow_reference_scatter(
     return one._replace(comparison=after)
 
 
-def _reference_scatter(
-    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
-) -> Vector:
+def _reference_scatter(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -> Vector:
     """Returns what rounding at points close to x allows each of these entries to be off by; others
     are allowed nothing.
 
@@ -2688,10 +2672,10 @@ def _reference_scatter(
     that scatters least beside the numbers that it was rounded with stands for the rest. In a
     program that iterates it is what an engine may leave out as well.
     """
-    comparison = one.comparison
+    columns, comparison = trial.columns, one.comparison
     rows, size = worst_entries(comparison, entries), comparison.rounded_with
     beyond = comparison.difference - comparison.allowed
-    values = RowsAtPoints(columns, found, one.kind, rows)
+    values = RowsAtPoints(trial, one.kind, rows)
 
     def gaps(point: Vector) -> Vector:
         reference = values.reference_at(point)
@@ -2704,34 +2688,32 @@ def _reference_scatter(
         allowed[rows] = apart
         return NEIGHBOUR_FACTOR * allowed
 
-    eps, leaves, seed = comparison.tolerance.eps, found.tangent.leaves, columns.probes.seed
+    eps, seed, leaves = comparison.tolerance.eps, columns.probes.seed, trial.column.tangent.leaves
     for apart in scatter(columns.problem, eps, seed, leaves, gaps):
         allowed = slack(apart)
         if not np.any(entries & (beyond > allowed)):
             break  # more points could not change the verdict
     if columns.estimator.iterates:
-        allowed = np.fmax(allowed, np.where(entries, _of_iterations(columns, one, found), 0.0))
+        allowed = np.fmax(allowed, np.where(entries, _of_iterations(trial, one), 0.0))
     return allowed
 
 
-def _of_iterations(columns: Columns, one: ModeComparison, found: Column) -> Vector:
+def _of_iterations(trial: Trial, one: ModeComparison) -> Vector:
     """Returns what an engine may be off by in each entry that ends the iterations of a
     decomposition early: what their references change by where x moves by `ITERATED_UNITS` units of
     rounding.
     """
     at_x = one.comparison.reference
-    all_rows = RowsAtPoints(columns, found, one.kind, list(range(at_x.size)))
+    all_rows = RowsAtPoints(trial, one.kind, list(range(at_x.size)))
     rates = []
-    points = _points_beside(columns, found, slice(None), FOLLOWED_DISTANCES)
+    points = _points_beside(trial, slice(None), FOLLOWED_DISTANCES)
     for far, point in zip(FOLLOWED_DISTANCES, points, strict=True):
         rates.append(np.abs(all_rows.reference_at(point) - at_x) / far)
     units = ITERATED_UNITS * one.comparison.tolerance.eps
     return np.asarray(units * np.nan_to_num(np.max(rates, axis=0), posinf=0.0))
 
 
-def _follows(
-    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _follows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Marks the worst of these entries whose automatic value moves from point to point as its
     reference does, to a small part of what it is off by, while both move by far more.
 
@@ -2742,9 +2724,9 @@ def _follows(
     rows = worst_entries(one.comparison, entries) if one.kind != "first" else []
     if not rows:
         return np.zeros(entries.size, bool)
-    follows, everywhere = np.zeros(len(rows), bool), slice(None)
+    follows = np.zeros(len(rows), bool)
     for distances in (FOLLOWED_DISTANCES, REFERENCE_DISTANCES):
-        pairs = _beside_reference(columns, one, found, rows, everywhere, distances)
+        pairs = _beside_reference(trial, one, rows, slice(None), distances)
         automatic, at_x = next(pairs)
         off, values, references = automatic - at_x, [automatic], [at_x]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -2767,7 +2749,7 @@ def _follows(
 
 
 def _off_in_few_digits(
-    columns: Columns, one: ModeComparison, found: Column, entries: NDArray[np.bool_]
+    trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Marks those of the worst of these entries for which a replay with no more digits than the
     engine has is off by about as much as the automatic value, or by more.
@@ -2779,8 +2761,9 @@ def _off_in_few_digits(
     rows = worst_entries(one.comparison, entries) if np.any(entries) else []
     if not rows:
         return np.zeros(entries.size, bool)
+    columns, tangent = trial.columns, trial.column.tangent
     weights = [columns.cotangent(k) for k in rows] if one.kind == "rows" else None
-    computed = columns.estimator.in_few_digits(found.tangent, weights, columns.tolerance.coarsest)
+    computed = columns.estimator.in_few_digits(tangent, weights, columns.tolerance.coarsest)
     if computed is None:
         return np.zeros(entries.size, bool)
     if weights is None:
@@ -2790,34 +2773,27 @@ def _off_in_few_digits(
 
 
 def _beside_reference(
-    columns: Columns,
-    one: ModeComparison,
-    found: Column,
-    rows: list[int],
-    part: slice,
-    distances: Sequence[float],
+    trial: Trial, one: ModeComparison, rows: list[int], part: slice, distances: Sequence[float]
 ) -> Iterator[tuple[Vector, Vector]]:
     """Yields the automatic values of these rows and their references, at x and at points at which
     this `part` of x is moved by these distances over its scale.
     """
     yield one.comparison.automatic[rows], one.comparison.reference[rows]
-    values = RowsAtPoints(columns, found, one.kind, rows)
-    for point in _points_beside(columns, found, part, distances):
+    values = RowsAtPoints(trial, one.kind, rows)
+    for point in _points_beside(trial, part, distances):
         there = values.reference_at(point)
         yield values.at(point), there
 
 
-def _points_beside(
-    columns: Columns, found: Column, part: slice, distances: Sequence[float]
-) -> Iterator[Vector]:
+def _points_beside(trial: Trial, part: slice, distances: Sequence[float]) -> Iterator[Vector]:
     """Yields the points at which this `part` of x is moved by these distances over its scale."""
-    problem = columns.problem
-    leaves = found.tangent.leaves if part != slice(None) else range(len(problem.X.leaves))
-    random = generator(columns.probes.seed, Stream.NEAR_REFERENCE)
+    problem, tangent = trial.columns.problem, trial.column.tangent
+    leaves = tangent.leaves if part != slice(None) else range(len(problem.X.leaves))
+    random = generator(trial.columns.probes.seed, Stream.NEAR_REFERENCE)
     for far in distances:
         point = problem.origin.copy()
         signs = random.choice(np.array([-far, far]), point[part].size)
-        moves = found.tangent.vector[part] != 0 if part != slice(None) else True
+        moves = tangent.vector[part] != 0 if part != slice(None) else True
         point[part] += np.where(moves, signs * scale(point[part]), 0.0)
         yield representable(problem, problem.clipped(point), leaves)
 
@@ -2859,7 +2835,7 @@ def _underflows(trial: Trial, one: ModeComparison, entries: NDArray[np.bool_]) -
     """
     columns, found, underflows = trial.columns, trial.column, np.zeros(entries.size, bool)
     tried = worst_entries(one.comparison, entries)
-    automatic = RowsAtPoints(columns, found, one.kind, tried)
+    automatic = RowsAtPoints(trial, one.kind, tried)
     least = one.comparison.tolerance.eps**2 * _beside(trial, one)
     if not tried or not np.any(least[tried]):
         return underflows
@@ -2916,7 +2892,7 @@ def _steady(trial: Trial, one: ModeComparison, candidates: NDArray[np.bool_]) ->
 
     def left() -> RowsAtPoints:
         """Returns those that are steady so far."""
-        return RowsAtPoints(columns, found, one.kind, [k for k in tried if steady[k]])
+        return RowsAtPoints(trial, one.kind, [k for k in tried if steady[k]])
 
     def compare(rows: list[int], values: Vector) -> None:
         """Keeps those of these rows that are steady at one more point."""
@@ -2950,7 +2926,7 @@ def _change_of_parts(automatic: RowsAtPoints, comparison: Comparison) -> Vector:
     is off by more than `LARGEST_OF_PARTS`. Costs one evaluation of the derivative, and four more
     where that one differs. Ours.
     """
-    columns, rows = automatic.columns, automatic.rows
+    columns, rows = automatic.trial.columns, automatic.rows
     none = np.zeros(len(rows))
     here, off = comparison.automatic[rows], comparison.difference[rows]
     fine = off <= LARGEST_OF_PARTS * comparison.largest[rows]
@@ -2986,7 +2962,7 @@ def _beside_in_others(automatic: RowsAtPoints) -> list[Vector]:
 
     The rounding of a derivative by the right-hand side of least squares is that of its matrix.
     """
-    columns, own = automatic.columns, automatic.found.tangent.leaves
+    columns, own = automatic.trial.columns, automatic.trial.column.tangent.leaves
     others = [j for j in range(len(columns.problem.X.leaves)) if j not in own]
     return [automatic.at(point) for point in _points_nearby(columns, others)] if others else []
 
@@ -2995,8 +2971,7 @@ def _beside_in_others(automatic: RowsAtPoints) -> list[Vector]:
 class RowsAtPoints:
     """Some rows of a column, whose two sides are asked for at other points of X than x."""
 
-    columns: Columns
-    found: Column
+    trial: Trial
     kind: RowKind
     rows: list[int]
 
@@ -3011,8 +2986,8 @@ class RowsAtPoints:
         for the same probes, or for those that `moved_by` makes `perturbed`. They are taken of this
         part of the probe.
         """
-        columns, found = self.columns, self.found
-        base, v = columns.base.of or columns.base, found.vector
+        columns, v = self.trial.columns, self.trial.column.vector
+        base = columns.base.of or columns.base
         if isinstance(place, Problem):
             problem, point = place, place.origin
         else:
@@ -3040,13 +3015,13 @@ class RowsAtPoints:
         """Returns the automatic values where the leaves of the column are moved by a unit of
         rounding, at the pair of points of that number.
         """
-        points = _points_nearby(self.columns, self.found.tangent.leaves, number)
+        points = _points_nearby(self.trial.columns, self.trial.column.tangent.leaves, number)
         return [self.at(point) for point in points]
 
     def reference_at(self, point: Vector) -> Vector:
         """Returns the references at another point."""
-        columns = self.columns
-        there = columns.estimator.at(point).along(self.found.tangent)
+        columns = self.trial.columns
+        there = columns.estimator.at(point).along(self.trial.column.tangent)
         values = there.estimate.value[: columns.base.Y.size]
         return columns.row_values(self.kind, values)[self.rows]
 

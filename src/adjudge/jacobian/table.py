@@ -426,7 +426,7 @@ class Table:
                     agenda.extendleft(reversed(following))
             if not self._failed and (size := self._size_of_blocks):
                 for item in self._blocks_of_entries(block, *size):
-                    yield from self._down_to_one(item)
+                    self._down_to_one(item)
             # There has to be room for the rows of another block.
             if not (whole or self.budget.allows(self.budget.rows_allowed)):
                 return
@@ -549,7 +549,7 @@ class Table:
                 columns = self.columns.over(replace(self.base, hiding=still))
                 yield replace(item, tangent=tangent, columns=columns)
 
-    def _down_to_one(self, item: Item) -> Iterator[Failure]:
+    def _down_to_one(self, item: Item) -> None:
         """Compares a block of entries and, where that fails, its halves, down to one entry, which
         alone can fail.
 
@@ -561,16 +561,15 @@ class Table:
         before, members = self._failed, np.flatnonzero(item.tangent.vector)
         if members.size == 1:
             if self.tolerance.eps <= COARSE_EPS or self._moves_to_both_sides(item.tangent):
-                yield from self._judged(item, self.from_two_evaluations(item))
+                self._judge_separately(item)
             else:
                 self.examined.unseen += 1
             return
         record, self.record = self.record, Record()
-        for _ in self._judged(item, self.from_two_evaluations(item)):
-            pass
+        self._judge_separately(item)
         fails, self.record = self._failed > 0, record
         for half in self._split(item, members, 2) if fails else ():
-            yield from self._down_to_one(half)
+            self._down_to_one(half)
             if self._failed > before:
                 return
         self.examined.unseen += fails
@@ -1052,9 +1051,14 @@ class Table:
     def compare_separately(self, tangent: Tangent, block: ColumnBlock) -> None:
         """Compares entries that are too small to show among the others by themselves."""
         if self.budget.allows(self.budget.column):
-            item = Item(tangent, block, depth=SEPARATIONS)
-            for _ in self._judged(item, self.from_two_evaluations(item)):
-                pass  # a column by itself is compared in no other way
+            self._judge_separately(Item(tangent, block, depth=SEPARATIONS))
+
+    def _judge_separately(self, item: Item) -> None:
+        """Takes what was taken out of a larger column through the stages, as the last comparison of
+        it.
+        """
+        for _ in self._judged(item, self.from_two_evaluations(item)):
+            pass  # it yields nothing, since no entry is searched for behind such a column
 
     def _use_dtype(self, dtype: str) -> None:
         """Judges f as code in that dtype from here on.
