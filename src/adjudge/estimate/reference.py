@@ -115,29 +115,21 @@ class Reference(ABC):
         """Raises `NotSupportedError` where there is no derivative at x."""
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
-        """Returns the derivative of `(x, t) -> J(x) t` along `v`, followed by that of f. Raises
-        `NotSupportedError` where there is none.
+        """Returns the derivative of `(x, t) -> J(x) t` along `v`, followed by that of f, where
+        there are second derivatives.
         """
-        raise NotSupportedError(*_first_order_only(self))
+        raise NotImplementedError
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
-        """Returns the derivative of `(x, w) -> J*(x) w` along `v`, followed by that of f. Raises
-        `NotSupportedError` where there is none.
+        """Returns the derivative of `(x, w) -> J*(x) w` along `v`, followed by that of f, where
+        there are second derivatives.
         """
-        raise NotSupportedError(*_first_order_only(self))
+        raise NotImplementedError
 
     @property
     def second_order(self) -> bool:
         """Says whether there are second derivatives."""
         return False
-
-
-def _first_order_only(reference: Reference) -> tuple[str, str]:
-    """Returns the words of the error that says so."""
-    return (
-        f"the reference ({reference.name}) gives first derivatives only",
-        "give adjudge.reference.mpmath(g), or check the second order without reference=",
-    )
 
 
 def flat_entries(array: Any, shape: tuple[int, ...], name: str) -> Any:

@@ -154,7 +154,7 @@ class InParts(Estimate):
 
     def of(self, part: slice | NDArray[np.intp]) -> Estimate:
         if not isinstance(part, slice):
-            return self.of(ALL).of(part)
+            return self.make(ALL).of(part)
         start, stop, _ = part.indices(self.outputs)
         if (start, stop) == (0, self.outputs):
             return self

@@ -360,6 +360,7 @@ def test_a_part_of_a_part_of_many_outputs_is_where_it_was():
     assert some.count == 2 * CHUNK + 4
     assert np.array_equal(some.value, sample.slope[5 : 2 * CHUNK + 9])
     assert np.array_equal(some.of(slice(CHUNK, CHUNK + 3)).value, sample.slope[5:][CHUNK:][:3])
+    assert np.array_equal(some.of(np.array([3, CHUNK])).value, some.value[[3, CHUNK]])
 
 
 def test_few_outputs_are_estimated_at_once():
