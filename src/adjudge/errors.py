@@ -5,9 +5,10 @@ Every error of adjudge has two lines: what was found, and what to do about it.
 Wherever adjudge calls the user's function, a derivative of it or an operation of the engine, it
 marks what is raised there: within `running`, or by a handler that calls `mark` and raises again
 where the call is made at every evaluation, since to enter a block costs as much as an operation on
-a small array. Some of these calls may fail without harm: a function need not be defined at every
-point beside x. They are made by `attempt` or within `Catching`, which keep marked exceptions and
-let all others through: a mistake in adjudge itself is never taken for a property of the function.
+a small array, and a `try` costs nothing. Some of these calls may fail without harm: a function need
+not be defined at every point beside x. They are made by `attempt` or within `Catching`, which keep
+marked exceptions and let all others through: a mistake in adjudge itself is never taken for a
+property of the function.
 """
 
 from __future__ import annotations
@@ -151,44 +152,17 @@ def quiet_arithmetic() -> Iterator[None]:
         USERS_ERRSTATE.reset(users)
 
 
-class marking:  # noqa: N801 it is used as a function, as `contextlib.suppress` is
+class running:  # noqa: N801 it is used as a function, as `contextlib.suppress` is
     """Marks every exception that leaves the block as raised by `source`, and adds `note` to it.
+    Within the block NumPy warns as the code of the source is used to.
 
     Where blocks are nested the innermost decides: a function that raises while the engine
     differentiates it has raised the exception itself.
     """
 
-    __slots__ = ("note", "source")
-
     def __init__(self, source: Source, note: str = "") -> None:
         """Nothing is marked yet."""
         self.source, self.note = source, note
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            mark(error, self.source, self.note)
-
-
-OF_ENGINE, OF_DERIVATIVE = marking(Source.ENGINE), marking(Source.DERIVATIVE)
-"""These hold nothing of a block, so that one of each serves for all."""
-
-
-class running(marking):  # noqa: N801 it is used as a function, as `marking` is
-    """This is `marking` in which NumPy warns as the code of the source is used to."""
-
-    __slots__ = ("_errstate",)
-
-    def __init__(self, source: Source, note: str = "") -> None:
-        """Nothing is marked yet."""
-        super().__init__(source, note)
         users = USERS_ERRSTATE.get()
         ours = users and source in (Source.ADJUDGE, Source.ENGINE)
         self._errstate = np.errstate(all="ignore") if ours else np.errstate(**users)
@@ -203,7 +177,8 @@ class running(marking):  # noqa: N801 it is used as a function, as `marking` is
         traceback: TracebackType | None,
     ) -> None:
         self._errstate.__exit__(kind, error, traceback)
-        super().__exit__(kind, error, traceback)
+        if error is not None:
+            mark(error, self.source, self.note)
 
 
 def mark(error: BaseException, source: Source, note: str = "") -> None:
@@ -237,9 +212,12 @@ def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | No
 
     Other errors of adjudge come through, and so do interrupts.
     """
-    with Catching(*expected):
+    try:
         return call()
-    return None
+    except Exception as error:
+        if not _caught(error, expected):
+            raise
+        return None
 
 
 def value_or_error(call: Callable[[], Value]) -> Value | Exception:

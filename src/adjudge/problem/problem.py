@@ -38,13 +38,11 @@ from adjudge.engine import (
     replaced,
 )
 from adjudge.errors import (
-    OF_DERIVATIVE,
-    OF_ENGINE,
     InputError,
     NotSupportedError,
     Source,
     attempt,
-    marking,
+    mark,
     running,
     value_or_error,
 )
@@ -716,8 +714,11 @@ def observe(problem: Problem) -> Base:
 
 def base_of(problem: Problem, outputs: Arrays) -> Base:
     """Returns the `Base` of outputs at x that are already known."""
-    with OF_ENGINE:
+    try:
         arrays = tuple(map(problem.backend.arrays.copy, outputs))
+    except BaseException as error:  # it is raised again
+        mark(error, Source.ENGINE)
+        raise
     names = problem.output_names()[: len(arrays)]
     whole, values = Space.at(problem.backend, arrays, names)
     count = len(arrays) if problem.differentiated is None else problem.differentiated
@@ -779,9 +780,8 @@ class Reverse:
         self.problem = problem
         problem.counts.purpose = Purpose.REVERSE
         self.x = problem.point(at)
-        self._pulling = marking(Source.DERIVATIVE)
         vjp, function = problem.backend.vjp, problem.function
-        with OF_DERIVATIVE:
+        try:
             if only is None:
                 self.outputs, self._pullback = vjp(function, self.x)
             else:
@@ -790,6 +790,9 @@ class Reverse:
                 own = partial(_with_constants, function, constants, only)
                 self.outputs, pullback = vjp(own, some)
                 self._pullback = partial(_spread_out, pullback, len(self.x), only)
+        except BaseException as error:  # it is raised again
+            mark(error, Source.DERIVATIVE)
+            raise
         self.attached = tuple([not problem.backend.detached(y) for y in self.outputs])
         calls = problem.calls
         if calls is not None and not calls.recorded and not problem.modes_taken and only is None:
@@ -809,9 +812,12 @@ class Reverse:
         """
         problem = self.problem
         problem.counts.vjps += 1
-        self._pulling.note = f"{RAISED_IN_VJP}, at call {problem.counts.vjps}"
-        with self._pulling:
+        call = problem.counts.vjps
+        try:
             g = self._pullback(w)
+        except BaseException as error:  # it is raised again
+            mark(error, Source.DERIVATIVE, f"{RAISED_IN_VJP}, at call {call}")
+            raise
         del w
         for j, gradient in enumerate(g):
             self.present[j] |= gradient is not None

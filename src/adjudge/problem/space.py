@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from adjudge.constants import COARSE_EPS, UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
-from adjudge.errors import OF_ENGINE, InputError, NotSupportedError
+from adjudge.errors import InputError, NotSupportedError, Source, mark
 from adjudge.floats import FORMATS, Format, Vector
 
 DOUBLE = float(np.finfo(np.float64).eps)
@@ -155,13 +155,15 @@ class Space:
         leaves, parts, read = [], [], backend.arrays
         for array, name in zip(arrays, names, strict=True):
             try:
-                with OF_ENGINE:
-                    host = read.to_host(array)
+                host = read.to_host(array)
             except NotSupportedError as error:
                 raise InputError(
                     f"{name} is an array whose values cannot be read: {error.found}",
                     "give an array with values; device= moves what holds them, and makes none",
                 ) from error
+            except BaseException as error:  # it is raised again
+                mark(error, Source.ENGINE)
+                raise
             leaf = Leaf(
                 name,
                 read.info(array),
@@ -205,11 +207,13 @@ class Space:
                 parts.append(np.zeros(leaf.size))
                 continue
             try:
-                with OF_ENGINE:
-                    host = to_host(array, origin)
+                host = to_host(array, origin)
             except NotSupportedError:
                 # The array is on a device whose arrays hold no values.
                 host = None
+            except BaseException as error:  # it is raised again
+                mark(error, Source.ENGINE)
+                raise
             if host is None or host.shape != leaf.host_shape:
                 # A wrong shape or device is reported by name elsewhere. Here it must not be
                 # misread.
@@ -269,8 +273,11 @@ class Space:
         for leaf, part, array in zip(self.leaves, self.slices, like, strict=True):
             own = vector[part]
             host = leaf.host(own) if leaf.complex else own.reshape(leaf.host_shape)
-            with OF_ENGINE:
+            try:
                 made.append(from_host(host, array))
+            except BaseException as error:  # it is raised again
+                mark(error, Source.ENGINE)
+                raise
         return tuple(made)
 
 
