@@ -1316,10 +1316,10 @@ def worst(verdicts: list[Verdict]) -> Verdict:
 
 def outcome_of(mode: str, verdict: Verdict, findings: Sequence[Finding]) -> Outcome:
     """The verdict of a mode, or why there is none."""
-    statuses = {
-        finding.status for finding in findings if finding.mode == mode and not finding.entry
-    }
+    if verdict is Verdict.PASS:
+        return verdict
+    statuses = {one.status for one in findings if one.mode == mode and not one.entry}
     for status in (Status.RAISED, Status.UNSUPPORTED):
-        if status in statuses and verdict is not Verdict.PASS:
+        if status in statuses:
             return status
     return verdict

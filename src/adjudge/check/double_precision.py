@@ -723,16 +723,11 @@ def _beside_replay(outcome: Judgement, base: Base, settings: Settings) -> Judgem
 
 def _narrower(base: Base, eps: float) -> Base:
     """The same, known to compute with the spacing `eps` at 1."""
-    whole, Y = _coarser(base.whole, eps), _coarser(base.Y, eps)
-    return replace(base, problem=_with_eps(base.problem, eps), whole=whole, Y=Y)
+    return replace(base.rounded(eps), problem=_with_eps(base.problem, eps))
 
 
 def _with_eps(problem: Problem, eps: float) -> Problem:
-    return replace(problem, X=_coarser(problem.X, eps))
-
-
-def _coarser(space: Space, eps: float) -> Space:
-    return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in space.leaves))
+    return replace(problem, X=problem.X.coarser(eps))
 
 
 def _consequence(found: LowPrecisionResult, formula: Judgement, mode: str) -> None:

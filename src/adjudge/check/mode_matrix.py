@@ -141,13 +141,18 @@ def provenance_of(problem: Problem, settings: Settings, full: bool, note: str = 
     )
 
 
-def rows_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
+def add_to_row(row: dict[str, Outcome], more: Mapping[str, Outcome]) -> None:
+    """Adds these outcomes of modes to those in `row`."""
+    for mode, found in more.items():
+        row[mode] = combined([found, row[mode]]) if mode in row else found
+
+
+def row_of(outcomes: Sequence[Judgement]) -> dict[str, Outcome]:
     """Returns the outcome of each mode."""
     row: dict[str, Outcome] = {}
     for outcome in outcomes:
         for mode, verdict in outcome.modes.items():
-            found = outcome_of(mode, verdict, outcome.findings) if outcome.findings else verdict
-            row[mode] = combined([found, row[mode]]) if mode in row else found
+            add_to_row(row, {mode: outcome_of(mode, verdict, outcome.findings)})
     return row
 
 
@@ -230,7 +235,7 @@ class Matrix:
         for other in matrices[1:]:
             matrices[0].outcomes += other.outcomes
             for way, row in other.rows.items():
-                matrices[0]._add_row(way, row)
+                add_to_row(matrices[0].rows.setdefault(way, {}), row)
         return matrices[0]
 
     # ---- The usual way
@@ -324,12 +329,7 @@ class Matrix:
             if verdict is Verdict.PASS:
                 outcome.leave_out_open(mode)
         self.outcomes.append(outcome)
-        self._add_row(way, rows_of([outcome]))
-
-    def _add_row(self, way: str, more: Mapping[str, Outcome]) -> None:
-        row = self.rows.setdefault(way, {})
-        for mode, found in more.items():
-            row[mode] = combined([found, row[mode]]) if mode in row else found
+        add_to_row(self.rows.setdefault(way, {}), row_of([outcome]))
 
     def _pass_over(self, ways: Sequence[Way]) -> None:
         """Makes a note of each mode that is not offered in one way and judged in another, unless

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,11 +19,12 @@ from adjudge.check.double_precision import (
 from adjudge.check.mode_matrix import (
     Matrix,
     Way,
+    add_to_row,
     joined,
     judge_composition,
     judged,
     provenance_of,
-    rows_of,
+    row_of,
     share_budget,
     ways_of,
 )
@@ -35,7 +37,7 @@ from adjudge.errors import NotSupportedError
 from adjudge.findings import Beyond, Entry, Finding, Outcome, Pair, Verdict, worst
 from adjudge.jacobian import ERRORS, Tally
 from adjudge.problem import Problem, observe, over_reverse
-from adjudge.report import Report, StageCount, combined, place
+from adjudge.report import Report, StageCount, place
 
 Compile: TypeAlias = Callable[[AutodiffBackend], Callable[..., Any]]
 """Returns the function that is checked as an engine compiles it."""
@@ -195,7 +197,7 @@ def of_second_order(
         outcomes[0].findings += noticed(problem, seen, outcomes)
         if double is not None:
             outcomes[0].findings += double.refusal(settings)
-        rows, note = {"": rows_of(outcomes)}, _note_of(settings, double, outcomes)
+        rows, note = {"": row_of(outcomes)}, _note_of(settings, double, outcomes)
         return report_of(f, problem, settings, outcomes, note, rows)
 
     return with_all_inputs(check, f, problem_of(f, inputs, options), options)
@@ -269,10 +271,8 @@ def _defined_at(f: Any, order: int) -> tuple[str, int]:
         f = inspect.unwrap(owner.forward)
     if not hasattr(f, "__code__"):
         f = getattr(type(f), "forward", None) or type(f).__call__
-    code, ours = (
-        getattr(f, "__code__", None),
-        str(getattr(f, "__module__", "")).startswith("adjudge"),
-    )
+    code = getattr(f, "__code__", None)
+    ours = str(getattr(f, "__module__", "")).startswith("adjudge")
     if code is None or ours or code.co_filename.startswith("<"):
         return "", 0
     return code.co_filename, code.co_firstlineno
@@ -299,10 +299,8 @@ def _is_certified(verdict: Verdict, tallies: Sequence[Tally]) -> bool:
     return verdict is Verdict.FAIL and any(entry.enclosure is not None for entry in failing)
 
 
-def _certificate(verdict: Verdict, tallies: Sequence[Tally]) -> Entry | None:
+def _certificate(tallies: Sequence[Tally]) -> Entry | None:
     """Returns the comparison of a certified PASS that agrees least closely."""
-    if not (verdict is Verdict.PASS and _is_certified(verdict, tallies)):
-        return None
     kept = [tally.certificate for tally in tallies if tally.certificate is not None]
     return max(kept, key=attrgetter("excess"), default=None)
 
@@ -321,15 +319,14 @@ def report_of(
     """
     modes: dict[str, Outcome] = {}
     for row in rows.values():
-        for mode, verdict in row.items():
-            modes[mode] = combined([modes[mode], verdict]) if mode in modes else verdict
+        add_to_row(modes, row)
     tallies: list[Tally] = []
     pairs: list[Pair] = []
     verdicts: list[Verdict] = []
     # The judgement of a second derivative repeats some findings about the first.
     findings: dict[Finding, None] = {}
     beyond: set[Beyond] = set()
-    stages: dict[str, StageCount] = {}
+    reached, decided = Counter[str](), Counter[str]()
     spent, rtol, resolution = problem.counts, 0.0, 0.0
     full = bool(outcomes) and all(outcome.full for outcome in outcomes)
     counts = dict.fromkeys(("comparisons", "nonzero", "failed", "undecided", "identities"), 0)
@@ -345,10 +342,8 @@ def report_of(
         resolution = max(resolution, outcome.tolerance.resolution)
         counts["identities"] += outcome.identities
         counts["probes"] += outcome.probes
-        for stage, reached in outcome.reached.items():
-            before = stages.get(stage, StageCount(0, 0))
-            decided = before.decided + outcome.decided[stage]
-            stages[stage] = StageCount(before.reached + reached, decided)
+        reached.update(outcome.reached)
+        decided.update(outcome.decided)
     entries: list[Entry] = []
     finest = 0.0
     if pairs:
@@ -366,6 +361,7 @@ def report_of(
     for way, row in rows.items() if settings.modes else ():
         ways[way] = {mode: row[mode] for mode in modes if mode in row}
     verdict = worst(verdicts)
+    certified = _is_certified(verdict, tallies)
     file, line = "", 0
     if verdict is not Verdict.PASS:
         orders = [len(mode) for mode, found in modes.items() if found is not Verdict.PASS]
@@ -388,11 +384,11 @@ def report_of(
         resolution=finest,
         power=_power(tallies),
         zeros=_zeros(tallies),
-        stages=stages,
+        stages={stage: StageCount(reached[stage], decided[stage]) for stage in reached},
         beyond=tuple([b for b in Beyond if b in beyond]) if beyond else (),
         provenance=provenance_of(problem, settings, full, note),
         entries=tuple(entries),
         pairs=tuple(pairs),
-        certified=_is_certified(verdict, tallies),
-        certificate=_certificate(verdict, tallies),
+        certified=certified,
+        certificate=_certificate(tallies) if certified and verdict is Verdict.PASS else None,
     )

@@ -17,7 +17,6 @@ from adjudge.engine import (
     AutodiffBackend,
     ByHand,
     FlatByHand,
-    HostArray,
     MaybeArrays,
     Pullback,
 )
@@ -61,10 +60,6 @@ class Charts:
     def affine(self) -> bool:
         """Whether every chart is affine."""
         return all(chart is None or chart.affine for chart in self.charts)
-
-    def start(self) -> tuple[HostArray | None, ...]:
-        """Returns the coordinates of x by leaf, with `None` where they are x itself."""
-        return tuple(None if chart is None else chart.start for chart in self.charts)
 
     def value(self, z: Arrays) -> Arrays:
         """Returns the point with the coordinates `z`."""
@@ -398,8 +393,8 @@ def within(
 def at_start(charts: Charts, space: Space, arrays: Arrays, origin: Vector) -> tuple[Arrays, Vector]:
     """Returns the coordinates of x, as arrays and as a vector of X."""
     z, vector = list(arrays), origin.copy()
-    for j, start in enumerate(charts.start()):
-        if start is not None:
-            z[j] = charts.backend.arrays.from_host(start, arrays[j])
-            vector[space.slices[j]] = space.leaves[j].vector(start)
+    for j, chart in enumerate(charts.charts):
+        if chart is not None and chart.start is not None:
+            z[j] = charts.backend.arrays.from_host(chart.start, arrays[j])
+            vector[space.slices[j]] = space.leaves[j].vector(chart.start)
     return tuple(z), vector

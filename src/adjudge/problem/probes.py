@@ -250,16 +250,8 @@ class Probes:
 
     def cotangents(self) -> Iterator[Vector]:
         """Yields the cotangents as vectors of Y, one for each coordinate or one for each leaf."""
-        if self.full:
-            for k in range(self.Y.size):
-                vector = np.zeros(self.Y.size)
-                vector[k] = 1.0
-                yield vector
-            return
-        for part in self.Y.slices:
-            vector = np.zeros(self.Y.size)
-            vector[part] = self.cotangent[part]
-            yield vector
+        for k in range(self.rows):
+            yield self.row(k)
 
     def row(self, k: int) -> Vector:
         """Returns cotangent `k` as a vector of Y."""

@@ -399,6 +399,11 @@ class Base:
         """Reverse mode at x, in which f is evaluated once for all that is pulled back there."""
         return Reverse(self.problem)
 
+    @property
+    def given(self) -> Vector:
+        """The outputs at x as f gave them."""
+        return self.values if self.raw is None else self.raw
+
     @cached_property
     def finite(self) -> bool:
         """Whether every output is finite at x."""
@@ -436,8 +441,7 @@ class Base:
 
     def same_as_raw(self, values: Vector) -> NDArray[np.bool_]:
         """Marks where `values` are those that f gave at x, NaN and infinities included."""
-        raw = self.values if self.raw is None else self.raw
-        raw = raw[: values.size]
+        raw = self.given[: values.size]
         return np.asarray((values == raw) | (np.isnan(values) & np.isnan(raw)))
 
     @cached_property
@@ -482,12 +486,7 @@ class Base:
 
     def rounded(self, eps: float) -> Base:
         """Returns the same outputs with an `eps` of their leaves that is `eps` at least."""
-
-        def coarser(space: Space) -> Space:
-            """Returns `space` with leaves whose `eps` is at least the given one."""
-            return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in space.leaves))
-
-        return replace(self, whole=coarser(self.whole), Y=coarser(self.Y))
+        return replace(self, whole=self.whole.coarser(eps), Y=self.Y.coarser(eps))
 
     @cached_property
     def rounding_inside(self) -> Vector | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import attrgetter
 
@@ -221,6 +221,10 @@ class Space:
             real = not leaf.complex and host.dtype == np.float64  # as most are
             parts.append(host.reshape(-1) if real else leaf.vector(host))
         return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def coarser(self, eps: float) -> Space:
+        """Returns the same space with an `eps` of its leaves that is the given one at least."""
+        return Space(tuple(replace(leaf, eps=max(leaf.eps, eps)) for leaf in self.leaves))
 
     def largest(self, vector: Vector) -> Vector:
         """Returns for each coordinate the largest finite magnitude in its leaf."""

@@ -1128,10 +1128,8 @@ class Pullbacks:
                 bad &= np.isfinite(vector) | np.isfinite(at_zeros)
             if bad.any():
                 k = int(np.argmax(bad))
-                entry, detail = (
-                    checks.problem.X.entry(k),
-                    UndefinedNotZero(output, float(vector[k])),
-                )
+                entry = checks.problem.X.entry(k)
+                detail = UndefinedNotZero(output, float(vector[k]))
                 yield Finding(Status.UNDEFINED, rule.mode, entry, detail, Remedy.ACCEPT_UNDEFINED)
         if reverse.refused is not None and not raised:  # some of them together
             outputs, error = reverse.refused

@@ -361,10 +361,7 @@ class Identities:
         self, bad: NDArray[np.bool_], *, left_out: bool = False, pole: bool = False
     ) -> Finding:
         """Returns the finding that f is not finite at these outputs."""
-        values, k = (
-            self.base.values if self.base.raw is None else self.base.raw,
-            int(np.argmax(bad)),
-        )
+        values, k = self.base.given, int(np.argmax(bad))
         detail = NotFinite(float(values[k]), int(bad.sum()), int(bad.size), left_out, pole)
         entry = self.base.whole.entry(k)
         return Finding(Status.NONFINITE, self.problem.modes_taken, entry, detail)

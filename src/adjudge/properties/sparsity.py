@@ -64,13 +64,17 @@ class SparsityPattern:
             if several and table.budget.allows(8):
                 yield j, leaf
 
+    @property
+    def _rows(self) -> Vector | None:
+        """The rows of reverse mode that are at hand."""
+        table = self.table
+        return table.rows if table.known_row is None else table.known_row[None, :]
+
     def _gradient(self) -> Vector | None:
         """Returns the largest entries of the rows of reverse mode; `None` where the rows are not
         all there.
         """
-        rows = (
-            self.table.known_row[None, :] if self.table.known_row is not None else self.table.rows
-        )
+        rows = self._rows
         if rows is None or rows.shape[0] < self.table.probes.rows or not rows.size:
             return None
         return np.asarray(np.max(np.abs(rows), axis=0))
@@ -86,7 +90,7 @@ class SparsityPattern:
         if table.probes.full or table.tally("R").failed or np.all(mask) or not np.any(mask):
             # Where something failed, that is traced instead.
             return
-        rows = table.known_row[None, :] if table.known_row is not None else table.rows
+        rows = self._rows
         # Without rows there would be no gradient.
         assert rows is not None
         block = ColumnBlock(slice(0, table.problem.X.size), rows)

@@ -103,7 +103,7 @@ def chart_at(name, x):
 
 
 def start_of(charts, x):
-    start = charts.start()[0]
+    start = charts.charts[0].start
     return x.copy() if start is None else start
 
 
