@@ -2,9 +2,8 @@
 
 Its modules, each of which may import those above it:
 
-- `kinds`: arguments of another kind than annotated, told before any work.
-- `options`: the options of all verbs, with their meaning, and the settings made of them.
-- `signature`: the same told by the functions that have the signature of another library.
+- `options`: the options of all verbs, with their meaning, the settings made of them, and what is
+  told of a call before any work.
 - `one_problem`: one problem judged, from its probes to its findings; beside x where x is on a kink.
 - `double_precision`: a function of low precision judged in double, and low against that.
 - `special_points`: points that random inputs miss.
@@ -20,7 +19,6 @@ Invariant: everything that the user's function could change outside of its outpu
 or named.
 """
 
-from adjudge.check.kinds import require_kind
 from adjudge.check.one_point import at_one_point, function_name, of_second_order
 from adjudge.check.one_problem import points_beside_kink
 from adjudge.check.options import (
@@ -32,15 +30,16 @@ from adjudge.check.options import (
     SecondOrderOptions,
     SharedOptions,
     TorchOptions,
+    checked_signature,
     inputs_apart,
     known_options,
     problem_of,
     requested_modes,
+    require_kind,
     settings_of,
     unexpected,
 )
 from adjudge.check.points import at_points, silence
-from adjudge.check.signature import checked_signature
 from adjudge.check.slips import with_slip
 from adjudge.check.special_points import PATTERNS, Given, SpecialPoint, special_points
 from adjudge.check.surroundings import IN_TURN, surroundings

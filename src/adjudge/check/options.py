@@ -1,4 +1,5 @@
-"""The options of the verbs: names, types, defaults and meaning, and what a check makes of them.
+"""The options of the verbs: names, types, defaults and meaning, what a check makes of them, and
+what is told of a call before any work.
 
 Each option is defined here and nowhere else. They stand in groups, since not every verb takes every
 option; a group is a `TypedDict`, so that a type checker knows the keywords of a call.
@@ -6,20 +7,31 @@ option; a group is a `TypedDict`, so that a type checker knows the keywords of a
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial, wraps
 from itertools import product
 from operator import itemgetter
-from typing import Any, Literal, TypedDict, get_type_hints
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
-from adjudge.check.kinds import require_kind
 from adjudge.engine import AutodiffBackend, ByHand, functional_of, require_no_class
-from adjudge.errors import FlagError, InputError, did_you_mean
+from adjudge.errors import FlagError, InputError, described, did_you_mean
 from adjudge.estimate import Exact, Reference, bind, require_flint
 from adjudge.findings import InSequence
 from adjudge.problem import (
@@ -40,6 +52,8 @@ from adjudge.report import place
 
 Mode = Literal["auto", "full", "projected"]
 Points = Literal["special"] | Sequence[Any] | Mapping[str, Any]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class TorchOptions(TypedDict, total=False):
@@ -278,6 +292,9 @@ TOLD_WHERE_READ = frozenset(
 """The options of which what reads them says more than their annotation does."""
 
 
+# -- what is told of a call before any work
+
+
 def known_options(
     verb: Callable[..., Any],
     given: Mapping[str, Any],
@@ -319,6 +336,91 @@ def unexpected(
     elif raises not in known and repr(raises) in did_you_mean(option, {*known, raises}):
         hint = ": gradcheck() raises for a wrong derivative, and examine() returns a report"
     return TypeError(f"{function}() got an unexpected keyword argument {option!r}{hint}")
+
+
+KINDS: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    bool: ((int, np.bool_), "True or False"),
+    int: ((int, np.integer), "an integer"),
+    float: ((int, float, np.number), "a number"),
+    str: ((str,), "a string"),
+    Callable: ((Callable,), "a function"),  # type: ignore[dict-item]  # isinstance takes it
+    Iterable: ((Iterable,), "a tuple"),
+    Sequence: ((Iterable,), "a list"),
+    Mapping: ((Mapping,), "a dict"),
+    Executor: ((Executor,), "a concurrent.futures.Executor"),
+    NoneType: ((NoneType,), "None"),
+}
+"""For each annotation: what fits it, and in words. All others, such as `Any`, are fitted by all."""
+NUMBERS = (int, float)
+"""The annotations that True and False do not fit, which are integers in Python."""
+
+
+def require_kind(name: str, value: object, hint: Any) -> None:
+    """Raises `InputError` where the argument `name` is of none of the kinds of its annotation."""
+    hints = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    kinds = [get_origin(one) or one for one in hints]
+    if not any(map(_fits, [value] * len(kinds), kinds)):
+        words = dict.fromkeys(KINDS[kind][1] for kind in kinds)
+        raise InputError(f"{name}= is {described(value)}", f"give {' or '.join(words)}")
+
+
+def _fits(value: object, kind: Any) -> bool:
+    fitting = KINDS.get(kind, ((object,), ""))[0]
+    truth = isinstance(value, bool | np.bool_) and kind in NUMBERS
+    return isinstance(value, fitting) and not truth
+
+
+def one_by_one(door: Callable[..., Any], hints: Mapping[str, Any], args: Sequence[object]) -> str:
+    """Returns how several inputs are passed to `door`, where `args` has some one after another and
+    not as one tuple; the empty text where it has not.
+
+    The inputs are the first parameter that is no function, and no array stands after them.
+    """
+    required = [
+        name
+        for name, one in inspect.signature(door).parameters.items()
+        if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    functions = [name for name in required if get_origin(hints[name]) is Callable]
+    k = len(functions)
+    if not any(hasattr(one, "shape") for one in args[k + 1 :]):
+        return ""
+    names = ", ".join([*functions, "(x, y)", *required[k + 1 :]])
+    return f"several inputs are one tuple: {door.__name__}({names})"
+
+
+def checked_signature(door: Callable[P, R]) -> Callable[P, R]:
+    """Returns `door`, a function with the signature of another library's check, which says before
+    any work which option it does not have, and which argument is of another kind than annotated.
+    """
+    signature = inspect.signature(door)
+    # Looked up once, at the first call: to read them takes as long as a part of a small check.
+    hints = cache(partial(get_type_hints, door))
+
+    @wraps(door)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        __tracebackhide__ = True
+        for option in kwargs:
+            if option not in signature.parameters:
+                raise unexpected(door.__name__, option, signature.parameters, door=True)
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            if hint := one_by_one(door, hints(), args):
+                raise TypeError(f"{door.__name__}() has too many arguments; {hint}") from None
+            return door(*args, **kwargs)  # Python says which argument is missing, or too many
+        for name, value in given.items():
+            try:
+                require_kind(name, value, hints()[name])
+            except InputError as error:
+                hint = one_by_one(door, hints(), args) if hasattr(value, "shape") else ""
+                raise InputError(error.found, hint or error.remedy) from None
+        return door(*args, **kwargs)
+
+    return checked
+
+
+# -- what a check makes of its options
 
 
 def problem_of(

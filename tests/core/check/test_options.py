@@ -18,9 +18,9 @@ from adjudge.check import (
     SecondOrderOptions,
     SharedOptions,
     TorchOptions,
+    checked_signature,
 )
 from adjudge.check.options import DEFAULTS, settings_of
-from adjudge.check.signature import checked_signature
 from adjudge.cross import crosscheck
 from adjudge.findings import Beyond
 
