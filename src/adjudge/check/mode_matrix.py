@@ -110,8 +110,7 @@ def same_as(letter: str, top: Problem, known: Judged) -> int | None:
     base, (probe, known_image) = replace(known.base, problem=top), image
     if letter == "R":
         reverse = Reverse(top)
-        value = base.Y.vector(top.backend, reverse.outputs, base.arrays[: len(base.Y.leaves)])
-        found, space = reverse.row(base, probe), top.X
+        value, found, space = reverse.value(base), reverse.row(base, probe), top.X
     else:
         value, found = Forward(top).column(base, probe)
         space = base.Y

@@ -502,10 +502,7 @@ class _Case:
         except NotSupportedError as error:
             findings += [unsupported("R" + self.problem.modes_taken, error), *self._nonlinear()]
             return
-        likes = base.arrays[: len(base.Y.leaves)]
-        findings += self.identities.value_under(
-            Rule.VJP, base.Y.vector(self.problem.backend, reverse.outputs, likes)
-        )
+        findings += self.identities.value_under(Rule.VJP, reverse.value(base))
         pullbacks = Pullbacks(self.identities, reverse)
         with Catching(NotSupportedError) as caught:  # some engines find out on the way back only
             row, found = pullbacks.at_cotangent()

@@ -822,6 +822,11 @@ class Reverse:
             self.present[j] |= gradient is not None
         return problem.X.vector(problem.backend, g, problem.x) if read else np.zeros(0), g
 
+    def value(self, base: Base) -> Vector:
+        """Returns the outputs of f that came with the pullback as a vector of Y."""
+        likes = base.arrays[: len(base.Y.leaves)]
+        return base.Y.vector(self.problem.backend, self.outputs, likes)
+
     def cotangent(self, base: Base, w: Vector, *, zeros: bool = False) -> MaybeArrays:
         """Returns the vector `w` of Y as arrays, one per output.
 

@@ -673,27 +673,14 @@ class LinearRule:
     def batched(
         self,
         space: Space,
-        leaves: Iterable[int],
-        arrays_of: Callable[[Vector], MaybeArrays],
-        run: RunArrays,
-        run_at: Callable[[Problem, Vector], RunArrays],
-    ) -> Iterator[Finding]:
-        """Compares the rule under `vmap` with the loop over two probes, for each of these leaves of
-        `space`, in which the probes lie. `run` takes a probe for every leaf, and `run_at` gives
-        what does so at another point.
-        """
-        for k in leaves:
-            yield from self._batched_leaf(space, k, arrays_of, run, run_at)
-
-    def _batched_leaf(
-        self,
-        space: Space,
         k: int,
         arrays_of: Callable[[Vector], MaybeArrays],
         run: RunArrays,
         run_at: Callable[[Problem, Vector], RunArrays],
     ) -> Iterator[Finding]:
-        """Compares the rule under `vmap` with the loop over two probes of leaf `k`."""
+        """Compares the rule under `vmap` with the loop over two probes of leaf `k` of `space`.
+        `run` takes a probe for every leaf, and `run_at` gives what does so at another point.
+        """
         seed = self.checks.probes.seed
         first, second = Stream.BATCHED_TANGENT, Stream.SECOND_BATCHED_TANGENT
         if self.rule is Rule.VJP:
@@ -1214,8 +1201,7 @@ class Pullbacks:
             if caught.error is not None:
                 yield self._not_tried(AloneNotTried(name, Raised.of(caught.error)))
                 continue
-            value = base.Y.vector(checks.problem.backend, reverse.outputs, base.arrays)
-            if not checks.same_value(value):
+            if not checks.same_value(reverse.value(base)):
                 yield self._not_tried(AloneNotTried(name))
                 continue
             with Catching(AdjudgeError) as caught:
@@ -1262,7 +1248,6 @@ class Pullbacks:
     def batched(self) -> Iterator[Finding]:
         """Compares the vjp under `vmap` with the loop over two cotangents, output by output."""
         reverse, base = self.reverse, self.checks.base
-        attached = [k for k, here in enumerate(reverse.attached) if here]
         arrays_of = partial(reverse.cotangent, base, zeros=True)
 
         def pull(w: MaybeArrays) -> MaybeArrays:
@@ -1272,7 +1257,9 @@ class Pullbacks:
             there = Reverse(problem, point)
             return lambda w: there.pull(w, read=False)[1]
 
-        yield from self.rule.batched(base.Y, attached, arrays_of, pull, pull_at)
+        for k, here in enumerate(reverse.attached):
+            if here:
+                yield from self.rule.batched(base.Y, k, arrays_of, pull, pull_at)
 
 
 @dataclass(frozen=True)
@@ -1438,7 +1425,7 @@ class Pushforwards:
     def batched(self) -> Iterator[Finding]:
         """Compares the jvp under `vmap` with the loop over two tangents, input by input."""
         problem, forward = self.checks.problem, self.forward
-        x, leaves = problem.point(), range(len(problem.X.leaves))
+        x = problem.point()
 
         def push(v: MaybeArrays) -> MaybeArrays:
             return forward.push(v, x)[1]
@@ -1453,7 +1440,8 @@ class Pushforwards:
             x = problem.point(point)
             return lambda v: there.push(v, x)[1]
 
-        yield from self.rule.batched(problem.X, leaves, forward.tangent, push, push_at)
+        for k in range(len(problem.X.leaves)):
+            yield from self.rule.batched(problem.X, k, forward.tangent, push, push_at)
 
     def _draws_others_under_vmap(self, x: Arrays) -> bool:
         """Returns whether the value that comes with a jvp under `vmap` is not f(x), though the
