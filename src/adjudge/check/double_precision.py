@@ -743,11 +743,7 @@ def _together(outcome: Judgement, formula: Judgement) -> Judgement:
     for mode, verdict in formula.modes.items():
         own = [finding.verdict for finding in outcome.findings if finding.mode == mode]
         outcome.modes[mode] = worst([verdict, *own])
-    outcome.tallies += formula.tallies
-    outcome.pairs += formula.pairs
-    outcome.count_stages(formula)
-    outcome.identities += formula.identities
+    outcome.add_compared(formula)
     outcome.probes, outcome.full = formula.probes, formula.full
     outcome.tolerance = formula.tolerance
-    outcome.beyond |= formula.beyond
     return outcome

@@ -436,13 +436,9 @@ def joined(parts: Sequence[Judgement]) -> Judgement:
     for part in parts[1:]:
         whole.findings += [finding for finding in part.findings if finding not in whole.findings]
         whole.modes |= part.modes
-        whole.tallies += part.tallies
-        whole.pairs += part.pairs
-        whole.count_stages(part)
-        whole.identities += part.identities
+        whole.add_compared(part)
         whole.probes += part.probes
         whole.images |= part.images
-        whole.beyond |= part.beyond
     return whole
 
 

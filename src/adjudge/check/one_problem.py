@@ -161,10 +161,14 @@ class Judgement:
     pairs: list[Pair] = field(default_factory=list)
     """The pairs of outputs and inputs of each mode in which some comparison does not agree."""
 
-    def count_stages(self, other: Judgement) -> None:
-        """Adds the stages that another judgement went through."""
+    def add_compared(self, other: Judgement) -> None:
+        """Adds what another judgement has compared and looked at, without its findings."""
+        self.tallies += other.tallies
+        self.pairs += other.pairs
         self.reached.update(other.reached)
         self.decided.update(other.decided)
+        self.identities += other.identities
+        self.beyond |= other.beyond
 
     def leave_out_open(self, mode: str) -> None:
         """Leaves out what is open in a mode that has passed by itself.

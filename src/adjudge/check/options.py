@@ -532,8 +532,7 @@ class Settings:
     @property
     def fixed(self) -> bool:
         """Whether the caller chose a number that belongs to the dtype at hand, or a budget."""
-        numbers = (self.eps, self.atol, self.rtol, self.max_evaluations)
-        return numbers != (None,) * len(numbers)
+        return (self.eps, self.atol, self.rtol, self.max_evaluations) != (None,) * 4
 
 
 _AS_GIVEN = tuple(

@@ -102,38 +102,34 @@ def unchecked(
     calls = problem.calls
     if calls is None:
         return
-    detail: Detail
     if calls.arguments.unmarked:
-        detail = Unmarked(calls.arguments.unmarked)
-        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.NAME_INPUTS, note=True)
+        yield _note(Unmarked(calls.arguments.unmarked), Remedy.NAME_INPUTS)
     if calls.opaque:
-        detail = OpaqueOutputs(calls.opaque)
-        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.RETURN_CONTENTS, note=True)
+        yield _note(OpaqueOutputs(calls.opaque), Remedy.RETURN_CONTENTS)
     numbers = calls.arguments.numbers if problem.backend.differentiates_numbers else ()
     numbers = (*numbers, *(calls.dropped or ()))
     if numbers and options.get("wrt") is None:
-        detail = Constants(tuple(map(calls.arguments.tree.names.__getitem__, numbers)))
-        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.PASS_ARRAYS, note=True)
+        names = tuple(map(calls.arguments.tree.names.__getitem__, numbers))
+        yield _note(Constants(names), Remedy.PASS_ARRAYS)
     if calls.ends is not None and calls.ends.captured and options.get("captured") is None:
         left = tuple(a for a in calls.ends.captured if all(a is not leaf for leaf in problem.x))
         if left:
-            names = [leaf.name for leaf in problem.X.leaves]
-            pairs = zip(names, calls.ends.reached, strict=False)
-            unreached = tuple(name for name, here in pairs if not here)
-            detail = ClosesOver(names_of(problem, f, left), unreached)
-            yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_CAPTURED, note=True)
+            pairs = zip(problem.X.leaves, calls.ends.reached, strict=False)
+            unreached = tuple(leaf.name for leaf, here in pairs if not here)
+            yield _note(ClosesOver(names_of(problem, f, left), unreached), Remedy.CHECK_CAPTURED)
     if calls.ends is not None and calls.ends.forward_rules and {*report.modes} == {"R"}:
-        detail = RulesLeftOut(calls.ends.forward_rules)
-        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_FORWARD, note=True)
+        yield _note(RulesLeftOut(calls.ends.forward_rules), Remedy.CHECK_FORWARD)
     second = f.second if isinstance(f, ByHand) else ()
     if second and all(len(mode) < 2 for mode in report.modes):
-        detail = SecondLeftOut(second)
-        yield Finding(Status.UNCHECKED, "", "", detail, Remedy.CHECK_SECOND, note=True)
+        yield _note(SecondLeftOut(second), Remedy.CHECK_SECOND)
     several = options.get("points") is not None
     if report.verdict is Verdict.PASS and not several and not problem.constraints:
         for hides, of in _special_numbers(problem).items():
-            detail = SpecialNumbers(tuple(of), hides)
-            yield Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)
+            yield _note(SpecialNumbers(tuple(of), hides), Remedy.GIVE_OTHER_POINTS)
+
+
+def _note(detail: Detail, remedy: Remedy) -> Finding:
+    return Finding(Status.UNCHECKED, "", "", detail, remedy, note=True)
 
 
 def with_flat_inputs(report: Report, problem: Problem, outcomes: Sequence[Judgement]) -> Report:
@@ -145,8 +141,7 @@ def with_flat_inputs(report: Report, problem: Problem, outcomes: Sequence[Judgem
     if not flat:
         return report
     names = tuple([problem.X.leaves[k].name for k in flat])
-    detail = SpecialNumbers(names, Hides.FLAT)
-    note = Finding(Status.UNCHECKED, "", "", detail, Remedy.GIVE_OTHER_POINTS, note=True)
+    note = _note(SpecialNumbers(names, Hides.FLAT), Remedy.GIVE_OTHER_POINTS)
     return replace(report, findings=(*report.findings, note))
 
 

@@ -263,20 +263,20 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
     has another shape than its output or no dtype that fits it, or is not finite.
     """
     leaf, backend = base.Y.leaves[k], base.problem.backend
+    arrays = backend.arrays
     if cotangent is None:
-        return backend.arrays.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
+        return arrays.from_host(leaf.host(np.zeros(leaf.size)), base.arrays[k])
     if not backend.owns(cotangent):
         raise InputError(
             f"grad_outputs[{number}] is {described(cotangent)}, not an array of {backend.name}",
             f"give an array like {leaf.name}: {leaf.info.dtype} of shape {leaf.info.shape}",
         )
-    info = backend.arrays.info(cotangent)
+    info = arrays.info(cotangent)
     if info.shape != leaf.info.shape:
         raise InputError(
             f"grad_outputs[{number}] has shape {info.shape}, {leaf.name} has {leaf.info.shape}",
             "give a cotangent of the shape of its output",
         )
-    arrays = backend.arrays
     if not arrays.is_differentiable(cotangent) or (
         arrays.is_complex(cotangent) and not leaf.complex
     ):
@@ -290,10 +290,10 @@ def _fitting(base: Base, k: int, number: int, cotangent: Any) -> Array:
             f"grad_outputs[{number}] holds {host[~np.isfinite(host)][0]}",
             "give a cotangent of finite numbers",
         )
-    if leaf.double and backend.arrays.eps(cotangent) > leaf.eps:
+    if leaf.double and arrays.eps(cotangent) > leaf.eps:
         # The function was widened to double precision, and its cotangents have to follow.
-        cotangent = backend.arrays.widen(cotangent)
+        cotangent = arrays.widen(cotangent)
     # The inputs may have been moved to another device, and their outputs with them.
     if info.device != leaf.info.device:
-        return backend.arrays.from_host(backend.arrays.to_host(cotangent), base.arrays[k])
-    return backend.arrays.copy(cotangent)
+        return arrays.from_host(arrays.to_host(cotangent), base.arrays[k])
+    return arrays.copy(cotangent)
