@@ -5,6 +5,7 @@ the caller's own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -264,12 +265,8 @@ def _reasons(problem: Problem, taken: str, settings: Settings) -> Irregularity:
     make = partial(composed, taken=taken, seed=settings.seed)
     double = double_precision_of(problem, settings)
     if double is not None:
-        try:
-            with double.widening():
-                base = double.derived(make)
-                return irregularity(base, problem.X, settings.seed)
-        except RefusedError:
-            double = None
+        with suppress(RefusedError), double.widening():
+            return irregularity(double.derived(make), problem.X, settings.seed)
     return irregularity(observe(make(problem)), problem.X, settings.seed)
 
 

@@ -75,10 +75,8 @@ def with_all_inputs(
         report = check(problem, extend)
         if report.verdict is Verdict.FAIL:
             return report
-        chosen, calls = (), problem.calls
-        found = calls is not None and calls.ends is not None and calls.ends.captured
-        if found and wish is None and options.get("max_evaluations") is None:
-            chosen = captured_inputs(problem)
+        asked = wish is None and options.get("max_evaluations") is None
+        chosen = captured_inputs(problem) if asked else ()
     if chosen:
         names = names_of(problem, f, chosen)
         extend = partial(with_captured, captured=chosen, names=names)

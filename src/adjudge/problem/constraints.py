@@ -24,7 +24,7 @@ from adjudge.errors import FlagError, InputError, NotSupportedError
 from adjudge.floats import Vector
 from adjudge.problem.calls import Path, is_at_or_below
 from adjudge.problem.charts import SETS, Chart, OffTheSetError, tolerance
-from adjudge.problem.domain import Bounds, leaves_at
+from adjudge.problem.domain import Bounds, contains, leaves_at
 from adjudge.problem.space import Leaf, Space, largest
 
 Directions: TypeAlias = (
@@ -272,11 +272,7 @@ def lies_in(name: str, leaf: Leaf, vector: Vector) -> bool:
     """Says whether the coordinates `vector` of a leaf are a point of the set of that name."""
     if leaf.entries < 2 or leaf.host_shape != leaf.info.shape or not np.isfinite(vector).all():
         return False
-    try:
-        SETS[name](leaf.host(vector), leaf.eps)
-    except OffTheSetError:
-        return False
-    return True
+    return contains(name, leaf.host(vector), leaf.eps)
 
 
 def tangent_to(name: str, leaf: Leaf, vector: Vector, v: Vector) -> Vector:
