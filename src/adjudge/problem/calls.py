@@ -766,6 +766,8 @@ class UserCalls:
     """The names of unchecked arrays that the first evaluation wrote into."""
     single: tuple[object, object] | None = None
     """The shape and the dtype of the result, where that is a single array."""
+    single_type: type[Any] | None = None
+    """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
     recorded: bool = False
     """Whether a vjp was taken."""
     ends: RecordingEnds | None = None
@@ -779,8 +781,6 @@ class UserCalls:
     before the first vjp."""
     spends: bool | None = None
     """Whether a call uses up arrays that it is handed; `None` before the first one."""
-    single_type: type[Any] | None = None
-    """The type of that array. The engine is asked about arrays of other types (tracers, say)."""
 
     def arguments_for(self, x: Arrays) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Returns `args, kwargs` of a call at the point `x`: see `Arguments.call`."""

@@ -99,7 +99,6 @@ class Problem:
     """The number of outputs of `function`, or `None` where `evaluate` gives no more."""
     primal_inputs: int = 0
     """The number of leaves of X that belong to the original function, where X has more; else 0."""
-
     primal: Problem | None = None
     """The problem of f itself, where this is the problem of one of its derivatives."""
     cotangent: Vector | None = None

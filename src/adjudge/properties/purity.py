@@ -532,9 +532,15 @@ def another_function(
     in `1 + erf(x)` at -9. It is looked at again at four points nearby. Rounding, however
     much cancellation makes of it, is scattered there; another function is off as much, or smoothly.
     """
-    first = base.Y.size if problem.modes_taken else 0
-    space = _outputs(problem, base)
-    gap_at = partial(_gap, reference, space, first)
+    # A derivative has the outputs of f itself beside its own.
+    own, first = (len(base.Y.leaves), base.Y.size) if problem.modes_taken else (0, 0)
+    space = Space(base.whole.leaves[own:])
+
+    def gap_at(point: Vector, values: Vector) -> Vector | None:
+        """Returns f less the reference; `None` where the reference has derivatives only."""
+        given = reference.values(space, point)
+        return None if given is None else np.asarray(values[first:] - given)
+
     gap = gap_at(problem.origin, base.values)
     if gap is None:
         return []
@@ -563,21 +569,6 @@ def another_function(
         entries=off.size,
     )
     return [Finding(Status.REFERENCE, "", space.entry(worst), detail, Remedy.MATCH_REFERENCE)]
-
-
-def _outputs(problem: Problem, base: Base) -> Space:
-    """Returns the outputs of f itself, which a derivative has beside its own."""
-    return Space(base.whole.leaves[len(base.Y.leaves) if problem.modes_taken else 0 :])
-
-
-def _gap(
-    reference: Referenced, space: Space, first: int, point: Vector, values: Vector
-) -> Vector | None:
-    """Returns f less the reference, whose outputs lie in `space` and are `values` from `first` on;
-    `None` where the reference has derivatives only.
-    """
-    given = reference.values(space, point)
-    return None if given is None else np.asarray(values[first:] - given)
 
 
 def _is_scattered(
