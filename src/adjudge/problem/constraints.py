@@ -24,7 +24,7 @@ from adjudge.errors import FlagError, InputError, NotSupportedError
 from adjudge.floats import Vector
 from adjudge.problem.calls import Path, is_at_or_below
 from adjudge.problem.charts import SETS, Chart, OffTheSetError, tolerance
-from adjudge.problem.domain import Bounds, contains, leaves_at
+from adjudge.problem.domain import Bounds, by_leaf, contains
 from adjudge.problem.space import Leaf, Space, largest
 
 Directions: TypeAlias = (
@@ -195,24 +195,22 @@ def read_directions(
     set, and `FlagError` where a leaf has both bounds and directions.
     """
     charts: list[Chart | None] = [None] * len(space.leaves)
-    wishes = directions if isinstance(directions, Mapping) else {"": directions}
-    if not wishes:
+    if isinstance(directions, Mapping) and not directions:
         raise InputError("directions= names no input", "name at least one, or leave it out")
-    for path, wish in wishes.items():
-        remedy = (
-            "give a path as listed, or one name for all; only floating and complex arrays that "
-            "are checked (wrt=) have directions"
-        )
-        for j in leaves_at(space.leaves, path, "directions", remedy):
-            leaf = space.leaves[j]
-            if _bounded(leaf, bounds):
-                raise FlagError(
-                    f"both bounds= and directions= are given for {leaf.name}",
-                    "leave one of them out: a chart has bounds of its own",
-                )
-            if charts[j] is not None:
-                raise InputError(f"directions= names {leaf.name} twice", "name it once")
-            charts[j] = _chart(backend, leaf, arrays[j], wish, rounding[j])
+    remedy = (
+        "give a path as listed, or one name for all; only floating and complex arrays that are "
+        "checked (wrt=) have directions"
+    )
+    for j, wish in by_leaf(space.leaves, "directions", directions, remedy):
+        leaf = space.leaves[j]
+        if _bounded(leaf, bounds):
+            raise FlagError(
+                f"both bounds= and directions= are given for {leaf.name}",
+                "leave one of them out: a chart has bounds of its own",
+            )
+        if charts[j] is not None:
+            raise InputError(f"directions= names {leaf.name} twice", "name it once")
+        charts[j] = _chart(backend, leaf, arrays[j], wish, rounding[j])
     return charts_of(backend, space, arrays, charts)
 
 

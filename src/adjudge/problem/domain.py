@@ -6,7 +6,7 @@ points and which drawn inputs belong to f; its intervals act as bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeGuard
 
 import numpy as np
@@ -36,19 +36,25 @@ Bounds: TypeAlias = Sequence[Any] | WithSides | Mapping[Path, Sequence[Any] | Wi
 takes them, too, which are `scipy.optimize.Bounds` and a list with a pair for each entry."""
 
 
-def leaves_at(leaves: Sequence[Leaf], path: Path, option: str, remedy: str) -> list[int]:
-    """Returns the indices of the leaves at `path` or below it.
+def by_leaf(
+    leaves: Sequence[Leaf], option: str, given: Any, remedy: str
+) -> Iterator[tuple[int, Any]]:
+    """Yields what an option gives for leaves, each with the index of its leaf: one thing for all of
+    them, or by paths, for the leaves at a path or below it.
 
-    Raises `InputError`, which names the option `option` and ends in `remedy`, where there is none.
+    Raises `InputError`, which names the option and ends in `remedy`, where there is no leaf at a
+    path.
     """
-    found = [j for j, leaf in enumerate(leaves) if is_at_or_below(leaf.name, path)]
-    if not found:
-        raise InputError(
-            f"{option}= names {path!r}, which is no checked input; there are: "
-            + ", ".join(leaf.name for leaf in leaves),
-            remedy,
-        )
-    return found
+    for path, one in (given if isinstance(given, Mapping) else {"": given}).items():
+        found = [j for j, leaf in enumerate(leaves) if is_at_or_below(leaf.name, path)]
+        if not found:
+            raise InputError(
+                f"{option}= names {path!r}, which is no checked input; there are: "
+                + ", ".join(leaf.name for leaf in leaves),
+                remedy,
+            )
+        for j in found:
+            yield j, one
 
 
 def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, Vector] | None:
@@ -61,12 +67,10 @@ def read_bounds(space: Space, origin: Vector, bounds: Bounds) -> tuple[Vector, V
     if bounds is None:
         return None
     low, high = np.full(space.size, -np.inf), np.full(space.size, np.inf)
-    pairs = bounds if isinstance(bounds, Mapping) else {"": bounds}
-    for path, pair in pairs.items():
-        remedy = "give a path as listed, or one pair (low, high) for all"
-        for j in leaves_at(space.leaves, path, "bounds", remedy):
-            part = space.slices[j]
-            low[part], high[part] = _pair(space.leaves[j], pair)
+    remedy = "give a path as listed, or one pair (low, high) for all"
+    for j, pair in by_leaf(space.leaves, "bounds", bounds, remedy):
+        part = space.slices[j]
+        low[part], high[part] = _pair(space.leaves[j], pair)
     empty, outside = ~(low < high), ~((low <= origin) & (origin <= high))
     unknown = np.isnan(low) | np.isnan(high)
     for wrong, what in (
@@ -202,16 +206,15 @@ def domains_of(leaves: Sequence[Leaf], domain: Domains) -> tuple[Domain, ...]:
 
     Raises `InputError` where a path names no leaf, and for a domain without meaning.
     """
-    by_path = domain if isinstance(domain, Mapping) else {"": domain}
     found: list[Domain] = [None] * len(leaves)
-    for path, one in by_path.items():
-        for k in leaves_at(leaves, path, "domain", "give a path as listed, or one domain for all"):
-            found[k] = read_domain(one, f" for {leaves[k].name}")
-            if leaves[k].complex and isinstance(found[k], tuple):
-                raise InputError(
-                    f"domain={one!r} for {leaves[k].name}, which is complex",
-                    "an interval orders real numbers: give a function of a NumPy array",
-                )
+    remedy = "give a path as listed, or one domain for all"
+    for k, one in by_leaf(leaves, "domain", domain, remedy):
+        found[k] = read_domain(one, f" for {leaves[k].name}")
+        if leaves[k].complex and isinstance(found[k], tuple):
+            raise InputError(
+                f"domain={one!r} for {leaves[k].name}, which is complex",
+                "an interval orders real numbers: give a function of a NumPy array",
+            )
     return tuple(found)
 
 
