@@ -247,10 +247,10 @@ class Matrix:
             self.problem, taken, self._derivation(taken), self.double, self._provenance()
         )
         judge = judge_or_report if self.reports_exceptions else judge_composition
-        found = judge(composition, settings)
-        if found.base is not None:
-            self._known[taken] = Judged(found.base, found.outcome)
-        self._add(self.problem.backend.way, found.outcome)
+        outcome, base = judge(composition, settings)
+        if base is not None:
+            self._known[taken] = Judged(base, outcome)
+        self._add(self.problem.backend.way, outcome)
 
     def _derivation(self, taken: str) -> Derive:
         """Returns the function that takes the derivative in the modes `taken`."""
@@ -279,12 +279,11 @@ class Matrix:
         composition = Composition(way.problem, taken, derive, double, self._provenance(way))
         # Where f itself does not run, its derivatives cannot be taken and are not at fault.
         optional = not way.asked and (not taken or way.name in self._not_running)
-        found = judge_or_report(composition, left, optional=optional)
-        outcome = found.outcome
+        outcome, base = judge_or_report(composition, left, optional=optional)
         if not taken and optional and any(_does_not_run(finding) for finding in outcome.findings):
             self._not_running.add(way.name)
-        if not taken and known is not None and found.base is not None:
-            outcome.findings += other_value(known, found.base, way.name)
+        if not taken and known is not None and base is not None:
+            outcome.findings += other_value(known, base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
         outcome.pairs = [replace(pair, way=way.name) for pair in outcome.pairs]
         self._add(way.name, outcome)
@@ -349,15 +348,6 @@ class Matrix:
                     outcome.modes.pop(finding.mode, None)
 
 
-@dataclass(frozen=True)
-class Found:
-    """The judgement of a composition, with the derivative that was judged."""
-
-    outcome: Judgement
-    base: Base | None = None
-    """The derivative that was taken at x, or `None` where it could not be taken."""
-
-
 def _does_not_run(finding: Finding) -> bool:
     """Says whether the finding is an exception of a way in which the function does not run."""
     refused = isinstance(finding.cause, NotSupportedError)
@@ -401,8 +391,9 @@ def share_budget(problem: Problem, steps: Sequence[tuple[str, Settings]], k: int
 
 def judge_or_report(
     composition: Composition, settings: Settings, *, optional: bool = False
-) -> Found:
-    """Judges a composition, and reports RAISED for a mode whose derivative raises.
+) -> tuple[Judgement, Base | None]:
+    """Judges a composition as `judge_composition` does, and reports RAISED for a mode whose
+    derivative raises.
 
     Raises the exceptions of the function itself, unless it is `optional` that it runs in this way
     of the engine; the modes are then UNSUPPORTED.
@@ -421,13 +412,13 @@ def judge_or_report(
     if len(settings.letters) > 1:
         alone = [replace(settings, letters=letter) for letter in settings.letters]
         parts = [judge_or_report(composition, one, optional=optional) for one in alone]
-        return Found(joined([part.outcome for part in parts]))
+        return joined([outcome for outcome, _ in parts]), None
     mode = settings.letters + taken
     status = Status.UNSUPPORTED if optional else Status.RAISED
     outcome, detail = Judgement(), DerivativeRaised(Raised.of(error), optional)
     outcome.findings.append(Finding(status, mode, "", detail, cause=error))
     outcome.modes[mode] = outcome.findings[-1].verdict
-    return Found(outcome)
+    return outcome, None
 
 
 def joined(parts: Sequence[Judgement]) -> Judgement:
@@ -442,9 +433,12 @@ def joined(parts: Sequence[Judgement]) -> Judgement:
     return whole
 
 
-def judge_composition(composition: Composition, settings: Settings) -> Found:
-    """Takes the derivative of a composition, judges its outermost modes, and returns what was
-    found. The modes are UNSUPPORTED where the engine cannot take the derivative.
+def judge_composition(
+    composition: Composition, settings: Settings
+) -> tuple[Judgement, Base | None]:
+    """Takes the derivative of a composition, and judges its outermost modes. Returns the judgement,
+    and the derivative at x; where the engine cannot take it, it is `None` and the modes are
+    UNSUPPORTED.
     """
     try:
         base = observe(composition.derive(composition.problem))
@@ -456,9 +450,9 @@ def judge_composition(composition: Composition, settings: Settings) -> Found:
             mode = letter + composition.taken
             outcome.findings.append(unsupported(mode, error))
             outcome.modes[mode] = outcome.findings[-1].verdict
-        return Found(outcome)
+        return outcome, None
     require_outputs(base)
-    return Found(judged(composition, base, settings), base)
+    return judged(composition, base, settings), base
 
 
 def judged(composition: Composition, base: Base, settings: Settings) -> Judgement:

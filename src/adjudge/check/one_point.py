@@ -184,9 +184,8 @@ def of_second_order(
             double = double_precision_of(problem, settings)
             share_budget(problem, [("R", settings)], 0)
             taken = Composition(problem, "R", derive, double, provenance)
-            found = judge_composition(taken, settings)
-            outcome = found.outcome
-            if found.base is None:  # then the first derivative can be judged at least
+            outcome, base = judge_composition(taken, settings)
+            if base is None:  # then the first derivative can be judged at least
                 first = Composition(problem, "", lambda same: same, double, provenance)
                 alone = judged(first, observe(problem), settings)
                 outcome = joined([alone, outcome])

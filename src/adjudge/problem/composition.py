@@ -207,7 +207,7 @@ def _cotangents(base: Base, reverse: Reverse, given: Any, seed: int, strided: bo
         _fitting(base, k, number, cotangent)
         for number, (k, cotangent) in enumerate(zip(kept, cotangents, strict=True))
     )
-    if kept and not any(np.any(backend.arrays.to_host(cotangent)) for cotangent in fitting):
+    if not any(np.any(backend.arrays.to_host(cotangent)) for cotangent in fitting):
         raise InputError(
             "grad_outputs is zero (or None) for every output",
             "the gradient is then zero whatever the rule does: give a cotangent that is not zero, "
