@@ -188,13 +188,16 @@ class _LowPrecision:
     def __init__(
         self, low: Evaluator, high: Evaluator | Replayed, letter: str, seed: int, size: float = 1.0
     ) -> None:
+        """Draws the probes, which are `size` times as large as usual."""
         self.low, self.high, self.letter, self.seed = low, high, letter, seed
         self.size = size
         self.eps = low.base.coarsest_eps
         self.u = self.eps / 2
         problem, X, Y = low.problem, low.problem.X, low.base.Y
+        # The space that the derivative lies in, and that of its probes.
         self.of, self.by = (X, Y) if letter == "R" else (Y, X)
-        self.first = problem.modes_taken == ""
+        self.first = problem.modes_taken == ""  # of f itself, and not of a derivative of it
+        # The part that rounding may put a factor of all entries off by.
         self.few = (NARROW_BIAS_UNITS if self.eps > COARSE_EPS else DERIVATIVE_UNITS) * self.u
         coarsest = max((*X.leaves, *Y.leaves), key=lambda leaf: leaf.eps)
         mode, exact = letter + problem.modes_taken, isinstance(high, Replayed)
