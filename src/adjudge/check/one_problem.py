@@ -437,10 +437,6 @@ class _Case:
         if self.settings.nondet_tol:
             self.tolerance = replace(self.tolerance, spread=self.identities.tolerance.spread)
             self.found.tolerance = self.tolerance
-        if self.reverse is None and self.forward is None and not self.found.findings:
-            self.found.findings += self.identities.repeatable(
-                evaluate_again(self.problem, self.base)
-            )
 
     def is_noise(self) -> bool:
         """Returns whether two evaluations of f differ by more than rounding, and more than is

@@ -83,13 +83,11 @@ def at_points(f: Callable[..., Any], inputs: Any, options: Options) -> Report:
 def silence(
     f: Callable[..., Any], inputs: Any, report: Report, options: Options
 ) -> tuple[Silence, ...]:
-    """Returns the reasons why `inputs` decide nothing though their `report` is not a PASS.
+    """Returns the reasons why `inputs` decide nothing, where their `report` is not a PASS.
 
     Such a reason is that f is not finite or not smooth there, or that the derivative lies beyond
     the range of its dtype. Returns an empty tuple where the inputs count.
     """
-    if report.verdict is Verdict.PASS:
-        return ()
     point = SpecialPoint(GIVEN, inputs, options.get("kwargs") or {})
     with np.errstate(all="ignore"):
         why = _silent(report) or _explained(f, point, options, settings_of(options), report)

@@ -98,8 +98,7 @@ def unchecked(
     inputs at whose numbers a class of mistakes does not show.
     """
     calls = problem.calls
-    if calls is None:
-        return
+    assert calls is not None  # the problem is of first order
     if calls.arguments.unmarked:
         yield _note(Unmarked(calls.arguments.unmarked), Remedy.NAME_INPUTS)
     if calls.opaque:

@@ -586,8 +586,7 @@ def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -
         if ahead is not None:
             ahead.key = None
     del point
-    values = base.whole.vector(backend, outputs, base.arrays)
-    return values if base.raw is None else base.compared(values)
+    return base.compared(base.whole.vector(backend, outputs, base.arrays))
 
 
 def _key(problem: Problem, x: Vector) -> Hashable:

@@ -176,8 +176,7 @@ class Identities:
         are made, since two evaluations with random numbers may agree by chance.
         """
         plain = self.base.values[: value.size]
-        if self.base.raw is not None:
-            value = self.base.again(value)
+        value = self.base.again(value)
         self.compared += value.size
         if largest_difference(plain, value) <= self.nondet_tol:
             return
@@ -209,8 +208,7 @@ class Identities:
     def same_value(self, value: Vector) -> bool:
         """Returns whether this is f(x), to rounding and to what the caller allows."""
         plain = self.base.values[: value.size]
-        if self.base.raw is not None:
-            value = self.base.again(value)
+        value = self.base.again(value)
         allowed = self.nondet_tol + self.tolerance.identity * largest(plain)
         return largest_difference(plain, value) <= allowed
 
