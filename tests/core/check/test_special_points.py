@@ -470,6 +470,11 @@ def test_a_domain_without_meaning_is_an_error(domain, said):
     assert said in str(error.value)
 
 
+def test_a_complex_input_has_no_interval_for_a_domain():
+    with pytest.raises(InputError, match=r"which is complex(.|\n)*an interval orders real numbers"):
+        special_points(X + 1j, "positive")
+
+
 # ---------------------------------------------------------------- points of one's own, reports
 
 SQUARE = ByHand(np.square, vjp=lambda x, w: w * np.where(x == 5, 0, 2 * x))

@@ -387,8 +387,8 @@ def test_a_constructor_refuses_what_it_cannot_use(make):
         make()
 
 
-@pytest.mark.parametrize("option", [{"eps": 1e-6}, {"in_double": True}])
-def test_options_about_differences_contradict_a_reference(option):
+@pytest.mark.parametrize("option", [{"eps": 1e-6}, {"in_double": True}, {"directions": "positive"}])
+def test_options_about_differences_or_sets_contradict_a_reference(option):
     with pytest.raises(FlagError):
         gradcheck(planted(1.0), np.asarray([0.3]), reference=MP, **option)
 

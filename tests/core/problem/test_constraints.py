@@ -14,7 +14,7 @@ from sets import (
     symmetric,
 )
 
-from adjudge import ByHand, Verdict, examine
+from adjudge import ByHand, Status, Verdict, examine
 from adjudge.engine.registry import backend_of
 from adjudge.findings import Disagreement
 from adjudge.problem.charts import SETS
@@ -350,3 +350,18 @@ def test_narrow_points_are_on_the_set_as_far_as_their_dtype_goes(name, dtype, in
             assert report.verdict in (verdict, Verdict.INCONCLUSIVE), str(report)
         else:
             assert report.verdict is verdict, str(report)
+
+
+@pytest.mark.parametrize(
+    ("rule", "lacks"),
+    [
+        (ByHand(np.sin, jvp=lambda x, v: v * np.cos(x)), "R"),
+        (ByHand(np.sin, vjp=lambda x, w: w * np.cos(x)), "RR"),
+    ],
+)
+def test_what_a_rule_by_hand_lacks_is_unsupported_along_a_set_as_well(rule, lacks):
+    given = "F" if lacks == "R" else "R"
+
+    report = examine(rule, np.asarray([0.6, 0.8]), directions="sphere", modes=[given, lacks])
+
+    assert {given: Verdict.PASS, lacks: Status.UNSUPPORTED} == report.modes

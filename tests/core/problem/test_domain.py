@@ -87,6 +87,7 @@ def test_bounds_are_arrays_or_belong_to_a_path():
         ((0.0, np.nan), "one of them is NaN"),
         ((0.0,), "give (low, high)"),
         ((np.zeros(3), 1.0), "give (low, high)"),
+        ((np.zeros((2, 2)), 1.0), "one side has shape (2, 2)"),
         ({"inputs[7]": (0, 1)}, "no checked input"),
     ],
 )

@@ -22,6 +22,15 @@ def test_an_empty_input_alone_passes_and_is_named(mode, shape):
     assert f"nothing was compared: no entries in inputs[0] {shape}" in str(report)
 
 
+def test_an_empty_input_of_low_precision_passes_as_well():
+    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x), jvp=lambda x, v: v * np.cos(x))
+
+    report = examine(rule, np.zeros((0, 3), np.float32))
+
+    assert {"R": Verdict.PASS, "F": Verdict.PASS} == report.modes
+    assert report.counts["comparisons"] == 0
+
+
 def test_a_gradient_of_another_shape_than_its_empty_input_is_refused():
     rule = ByHand(np.sin, vjp=lambda x, w: np.zeros((0, 2)))
 
