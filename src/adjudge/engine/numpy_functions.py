@@ -433,26 +433,22 @@ def _select(conditions: Any, choices: Any, default: Any = 0) -> Any:
     return found
 
 
-def _searched(bins: Any, x: Any, side: Any) -> Any:
+def _searchsorted(a: Any, v: Any, side: Any = "left") -> Any:
     """Returns the places of numbers among ascending ones, which the replay has to find again."""
-    places = np.searchsorted(values_of(bins), values_of(x), side=side)
-    bins, count = _as_array(bins), len(values_of(bins))
+    places = np.searchsorted(values_of(a), values_of(v), side=side)
+    bins, count = _as_array(a), len(values_of(a))
     lower, upper = (np.less, np.less_equal) if side == "left" else (np.less_equal, np.less)
     for beside, compare, back in ((places > 0, lower, 1), (places < count, upper, 0)):
         if np.any(beside):
-            there, here = bins[places[beside] - back], _as_array(x)[beside]
+            there, here = bins[places[beside] - back], _as_array(v)[beside]
             _holds(compare(there, here) if compare is lower else compare(here, there))
     return places
-
-
-def _searchsorted(a: Any, v: Any, side: Any = "left") -> Any:
-    return _searched(a, v, side)
 
 
 def _digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if np.any(np.diff(values_of(bins)) < 0):
         return NotImplemented
-    return _searched(bins, x, "left" if right else "right")
+    return _searchsorted(bins, x, "left" if right else "right")
 
 
 def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:

@@ -118,7 +118,6 @@ class Recording:
         """Adds a function that only moves entries, and fills in a number; `values` are its
         results.
         """
-        operands = recorded_in((args, kwargs))
         arrays, count = list[Any](), 1
 
         def numbered(one: Any) -> Any:
@@ -139,7 +138,6 @@ class Recording:
                 values if several else [values], chosen if several else [chosen], strict=True
             )
         ]
-        assert operands  # else NumPy would not ask
         return type(values)(made) if several else made[0]
 
     def finished(self, outputs: Sequence[Any]) -> Program:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from types import FunctionType, ModuleType
@@ -85,21 +85,17 @@ def _loaded(entry: Entry) -> AutodiffBackend:
     if (error := caught.error) is not None:
         absent = error.name if isinstance(error, ModuleNotFoundError) else None
         if (absent or "").partition(".")[0] != entry.root:
-            raise _broken(entry, error) from error
+            raise BackendNotInstalledError(
+                f"the adapter of backend '{entry.root}' ({entry.point.value}) fails to import: "
+                f"{type(error).__name__}: {error}",
+                "mend that installation; the full error stands above",
+            ) from error
         raise BackendNotInstalledError(
             f"backend '{entry.root}' is known, but the package '{entry.root}' is not installed",
             f"install it: {entry.command}",
         ) from error
     backend: AutodiffBackend = factory()
     return backend
-
-
-def _broken(entry: Entry, error: Exception) -> BackendNotInstalledError:
-    return BackendNotInstalledError(
-        f"the adapter of backend '{entry.root}' ({entry.point.value}) fails to import: "
-        f"{type(error).__name__}: {error}",
-        "mend that installation; the full error stands above",
-    )
 
 
 @lru_cache(maxsize=1)
@@ -195,8 +191,7 @@ def backend_of(leaf: object, name: str) -> AutodiffBackend | None:
 
     Raises `UnknownFrameworkError` for an array that nobody owns.
     """
-    for entry in _entries_of(type(leaf).__mro__, entries()):
-        backend = _loaded(entry)
+    for backend in _backends_of(leaf):
         if backend.owns(leaf):
             return backend
     if isinstance(leaf, np.ndarray) and type(leaf) not in (np.ndarray, np.memmap):
@@ -267,11 +262,8 @@ def functional_of(f: object) -> Functional | None:
     """
     if type(f).__module__ == "builtins":  # plain functions hold none
         return None
-    for entry in _entries_of(type(f).__mro__, entries()):
-        functional = _loaded(entry).functional(f)
-        if functional is not None:
-            return functional
-    return None
+    found = (backend.functional(f) for backend in _backends_of(f))
+    return next((one for one in found if one is not None), None)
 
 
 def require_no_class(f: object) -> None:
@@ -307,16 +299,20 @@ def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:
     """Returns the engine of `f` and the arrays that it may write into, or `None` where it has none:
     see `AutodiffBackend.buffers`.
     """
-    for entry in _entries_of(type(f).__mro__, entries()):
-        if buffers := _loaded(entry).buffers(f):
-            return _loaded(entry), buffers
-    return None
+    found = ((backend, backend.buffers(f)) for backend in _backends_of(f))
+    return next((one for one in found if one[1]), None)
 
 
 def parts_of(f: object) -> Sequence[object]:
     """Returns the objects that may bind their arrays anew: see `AutodiffBackend.parts`."""
-    parts = (_loaded(entry).parts(f) for entry in _entries_of(type(f).__mro__, entries()))
-    return next(filter(None, parts), ())
+    return next(filter(None, (backend.parts(f) for backend in _backends_of(f))), ())
+
+
+def _backends_of(thing: object) -> Iterator[AutodiffBackend]:
+    """Yields the engines from whose framework the class of an object comes, or one that it is
+    derived from.
+    """
+    return map(_loaded, _entries_of(type(thing).__mro__, entries()))
 
 
 @lru_cache(maxsize=64)
