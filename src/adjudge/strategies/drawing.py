@@ -191,9 +191,7 @@ def _numbers(low: float, high: float, small: float) -> Strategy:
     for limit, parts in ((MODEST, 1), (MODEST, 8), (MODEST, 0), (WIDE, 0)):
         a, b = max(low, -limit), min(high, limit)
         if not parts and a <= b:
-            found.append(
-                st.floats(a, b).map(lambda x: x if abs(x) >= small or not low <= 0 <= high else 0.0)
-            )
+            found.append(st.floats(a, b).map(flush))
         elif parts and math.ceil(a * parts) <= math.floor(b * parts):
             whole = st.integers(math.ceil(a * parts), math.floor(b * parts))
             found.append(whole.map(parts.__rtruediv__))
