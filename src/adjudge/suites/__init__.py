@@ -2,12 +2,12 @@
 
 Its modules, each of which may import those above it:
 
-- `results`: what came of one case, and of a run; both as data, which files hold.
+- `results`: what came of one case, and of a run; both as data, which files hold; two runs side by
+  side, and a case that is repeated.
 - `collect`: the cases that Python files, folders and modules declare.
 - `judge`: one case judged, in whichever process or thread that happens.
 - `suite`: the verb `run`, over processes of its own or an executor of the caller.
 - `known`: failures that are known, with a reason and a date until which they may last.
-- `compare`: two runs side by side, and a run that is repeated.
 - `formats`: a run as JUnit's XML, and as annotations of GitHub.
 - `page`: a run as one page of HTML, with its template, its style and its script.
 
@@ -17,17 +17,19 @@ called run, since a module of that name would hide the function `adjudge.run`.
 """
 
 from adjudge.suites.collect import Collection, Declared, Uncollected, collect
-from adjudge.suites.compare import Change, changes, repeated
 from adjudge.suites.formats import github, junit
 from adjudge.suites.judge import what_was_raised
 from adjudge.suites.known import Known, outlived, read_known
 from adjudge.suites.page import page, ready_for_page
 from adjudge.suites.results import (
+    Change,
     Ending,
     Place,
     Result,
     RunReport,
+    changes,
     read_run,
+    repeated,
     try_to_write,
     visible,
 )

@@ -1,4 +1,5 @@
-"""This module defines what came of one case and of a whole run, and how a file holds it.
+"""This module defines what came of one case and of a whole run, how a file holds it, and what
+differs between two runs.
 
 A file of a run is JSON. Its format is published as a JSON schema beside this module, and carries a
 version: a file of another version is refused. Nothing in it is ever evaluated or unpickled.
@@ -10,7 +11,7 @@ import html
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -255,3 +256,80 @@ def _strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(float(value))
     return value
+
+
+# ---------------------------------------------------------------- two runs side by side
+
+_RANK = {Verdict.PASS: 0, Verdict.INCONCLUSIVE: 1, Verdict.FAIL: 2}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A case whose verdict differs between two runs, or that only one of them has."""
+
+    name: str
+    before: Verdict | None
+    after: Verdict | None
+    headline: str = ""
+    """The headline of the case in the run in which it is worse."""
+
+    @property
+    def worse(self) -> bool:
+        """Says whether the verdict got worse, or a new case does not pass."""
+        if self.after is None:
+            return False
+        return _RANK[self.after] > _RANK[self.before or Verdict.PASS]
+
+    def __str__(self) -> str:
+        """Returns one line."""
+        if self.before is None:
+            return f"new: {self.name}: {self.after}" + (f" {self.headline}" if self.worse else "")
+        if self.after is None:
+            return f"gone: {self.name}: was {self.before}"
+        word = "worse" if self.worse else "better"
+        return f"{word}: {self.name}: {self.before} -> {self.after}: {self.headline}"
+
+
+def changes(before: RunReport, after: RunReport) -> list[Change]:
+    """Returns what changed from one run to another, what got worse first, by the names of cases."""
+    old = {result.name: result for result in before.results}
+    new = {result.name: result for result in after.results}
+    found = []
+    for name in [*old, *(name for name in new if name not in old)]:
+        one, other = old.get(name), new.get(name)
+        if one is None or other is None or one.verdict is not other.verdict:
+            found.append(_change(name, one, other))
+    return sorted(found, key=lambda change: not change.worse)
+
+
+def _change(name: str, one: Result | None, other: Result | None) -> Change:
+    if one is None or other is None:
+        which = other or one
+        assert which is not None
+        before, after = (None if result is None else result.verdict for result in (one, other))
+        return Change(name, before, after, which.headline)
+    worst = max(one, other, key=lambda result: _RANK[result.verdict])
+    return Change(name, one.verdict, other.verdict, worst.headline)
+
+
+def repeated(before: Result, after: Result) -> list[str]:
+    """Returns a line for each datum in which a repeated case differs, to the last bit; none if it
+    came out the same. Seconds are not compared.
+    """
+    lines: list[str] = []
+    for key, value in before.to_dict().items():
+        if key in ("name", "seconds", "details", "place", "file", "line", "script"):
+            continue
+        lines += _differences(key, value, after.to_dict()[key])
+    return lines
+
+
+def _differences(name: str, one: Any, other: Any) -> Iterator[str]:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in dict.fromkeys([*one, *other]):
+            yield from _differences(f"{name}.{key}", one.get(key), other.get(key))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for k, (item, its) in enumerate(zip(one, other, strict=True)):
+            yield from _differences(f"{name}[{k}]", item, its)
+    elif one != other:
+        yield f"{name}: {one!r} before, {other!r} now"
