@@ -16,7 +16,7 @@ from adjudge import Verdict
 from adjudge.check import problem_of
 from adjudge.engine import AutodiffBackend, WrappedBackend, backend_named
 from adjudge.limits import limited
-from adjudge.trace.kinks import right_beside
+from adjudge.trace.steps import right_beside
 
 THIS = __file__
 

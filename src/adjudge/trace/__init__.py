@@ -5,9 +5,9 @@ Its modules, each of which may import those above it:
 
 - `alone`: one step, judged at the values that it saw.
 - `contributions`: what each step adds to the error of a derivative along one direction.
-- `kinks`: steps that are right at kinks of their own, where the whole has another slope.
 - `report`: the steps that were judged, which are at fault, and all of that in words.
-- `steps`: `blame`, which steps are judged, and which of those that are wrong are at fault.
+- `steps`: `blame`, which steps are judged, which of those that are wrong are at fault, and which
+  are right at kinks of their own, where the whole has another slope.
 - `spot`: `spotcheck`, which calls in a running program are judged, and when.
 
 Invariant: a step is judged at the values that it saw, by the check that judges functions, and is

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Never, Unpack
@@ -16,16 +16,20 @@ from adjudge.check import (
     at_one_point,
     function_name,
     known_options,
+    points_beside_kink,
     problem_of,
     requested_modes,
     require_kind,
     settings_of,
     surroundings,
 )
+from adjudge.constants import PAIRS_BESIDE_KINK, POINTS_BESIDE_KINK
 from adjudge.engine import (
     INPUT,
     UNKNOWN,
+    Array,
     ArrayInfo,
+    Arrays,
     AutodiffBackend,
     ByHand,
     MaybeArrays,
@@ -43,7 +47,7 @@ from adjudge.errors import (
     source_of,
 )
 from adjudge.findings import Fault, Status, Unjudged, Verdict
-from adjudge.problem import Problem
+from adjudge.problem import Problem, observe
 from adjudge.report import Report, which_rule
 from adjudge.trace.alone import function_of, judged_alone, moving
 from adjudge.trace.contributions import (
@@ -55,7 +59,6 @@ from adjudge.trace.contributions import (
     handed_to,
     on_its_way,
 )
-from adjudge.trace.kinks import right_beside, standing_at_kinks
 from adjudge.trace.report import CUTS, BlameReport, Judged, dead_end, is_cut, set_on, uses
 
 PASSED_ON = ("mode", "seed", "equal_nan", "in_double", "highest_precision", "max_evaluations")
@@ -438,10 +441,7 @@ class _Judge:
 
     def fault_at_kink(self, k: int) -> Fault:
         """Returns a step that stands at a kink as data."""
-        calls = next(calls for calls in self.groups.values() if k in calls)
-        return replace(
-            Judged(self.trace.steps[k], calls, {}, at_fault=False).unjudged, at_kink=True
-        )
+        return replace(self.fault_of(k), at_kink=True)
 
     def behind(self) -> set[int]:
         """Returns the iterations of loops that do what a step at fault does, too."""
@@ -781,6 +781,64 @@ class _Judge:
         spent = sum(sizes[k] * calls for k, calls in self._spent.items())
         known = 1 + PER_DIRECTION * len(self.found) + self._beside
         return spent / max(sum(sizes), 1) + known
+
+
+def standing_at_kinks(reports: Mapping[int, Report]) -> list[int]:
+    """Returns the steps that stand at a kink or a jump, by what the check of each one found."""
+    return sorted(
+        k
+        for k, report in reports.items()
+        if any(one.status is Status.NONSMOOTH for one in report.findings)
+    )
+
+
+def right_beside(
+    problem: Problem,
+    words: Sequence[str],
+    options: Options,
+    seed: int,
+    budget: float = math.inf,
+) -> tuple[bool, int]:
+    """Returns whether the derivative of a function is right at two points beside x, one opposite to
+    the other, and the work of asking that, in calls.
+
+    At a kink a rule may give any slope between the two on its sides, and passes its own check.
+    Where the kinks of several steps cancel, as in `relu(x) - relu(-x)`, which is x, the slopes need
+    not fit together, and the whole is wrong though no rule is. That this is the cause shows beside
+    x, where no step stands at its kink: there the derivative of the whole is right. The rule is
+    ours.
+
+    Args:
+        problem: The function at x.
+        words: The compositions of modes in which it is wrong at x.
+        options: Those of the check at each point.
+        seed: Of the points.
+        budget: The work that this may take, in calls. What it does not suffice for is not known to
+            be right.
+    """
+
+    def function(*x: Array) -> Arrays:
+        return problem.function(x)
+
+    chosen: Any = {**options, "modes": list(words), "backend": problem.backend}
+    chosen |= {"seed": seed, "thorough": False}
+    right, work = 0, 0
+    with Catching(AdjudgeError):
+        there = points_beside_kink(observe(problem), seed)
+        for number, (base, _) in enumerate(islice(there, PAIRS_BESIDE_KINK * POINTS_BESIDE_KINK)):
+            if budget - work < 1:
+                break
+            if math.isfinite(budget):
+                chosen["max_evaluations"] = int(budget - work)
+            report = at_one_point(function, base.problem.point(), chosen)
+            work += _work_of(report)
+            if report.verdict is Verdict.FAIL:
+                return False, work
+            first = number % POINTS_BESIDE_KINK == 0
+            right = (0 if first else right) + (report.verdict is Verdict.PASS)
+            if right == POINTS_BESIDE_KINK:
+                return True, work
+    return False, work
 
 
 def _failing(report: Report) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 import adjudge
 from adjudge import ByHand, InputError, Verdict
 from adjudge.trace.contributions import Direction, Part, cancelling
-from adjudge.trace.kinks import standing_at_kinks
+from adjudge.trace.steps import standing_at_kinks
 
 X = (np.array([0.5, 1.0, 2.0]),)
 
