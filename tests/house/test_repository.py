@@ -323,8 +323,8 @@ def test_a_constant_is_defined_once():
 DRAWS_OF_THEIR_OWN = {
     "src/adjudge/conformance/subject.py": "inputs of a scenario, seeded by its name",
     "src/adjudge/conformance/verdicts.py": "probes of a scenario, which no check draws",
-    "src/adjudge/ghostwriter/text.py": "the code of a test, which draws its inputs",
-    "src/adjudge/ghostwriter/trial.py": "the same inputs, drawn as that code draws them",
+    "src/adjudge/ghostwriter/trial.py": "the inputs of a test, drawn as its code draws them",
+    "src/adjudge/ghostwriter/writer.py": "the code of a test, which draws its inputs",
     "src/adjudge/strategies/drawing.py": "a permutation whose seed Hypothesis draws and shrinks",
 }
 

@@ -6,8 +6,8 @@ Its modules, each of which may import those above it:
 - `inputs`: arguments that are proposed, from examples in documentation or by a search.
 - `conventions`: the ways in which libraries call a derivative by hand.
 - `trial`: which of them work, and what adjudge says of the function there.
-- `text`: the tests as a file of pytest.
-- `writer`: the verb `write`, over processes that may hang or die under a function.
+- `writer`: the verb `write`, over processes that may hang or die under a function, and the tests
+  as a file of pytest.
 
 Invariant: no text of the library is evaluated. Its functions are called, and nothing else.
 """

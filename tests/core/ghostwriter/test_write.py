@@ -165,7 +165,7 @@ def test_the_command_writes_a_file_that_says_what_it_says(plant, here, capsys):
         (["{m}", "--timeout", "0"], "--timeout 0"),
         (["{m}", "--backend", "trch"], "no adapter is registered for backend 'trch'"),
         (["needs"], "needs needs absent_module_of_ours, which is not installed"),
-        (["raises"], "raises fails to import: RuntimeError: mine"),
+        (["broken_of_ours"], "broken_of_ours fails to import: RuntimeError: mine"),
     ],
 )
 def test_an_error_of_usage_is_said_before_any_function_is_called(
@@ -174,7 +174,7 @@ def test_an_error_of_usage_is_said_before_any_function_is_called(
     module = plant(CUBE + "\n    raising = None\n")
     (here / "there.py").write_text("mine\n")
     (here / "needs.py").write_text("import absent_module_of_ours\n")
-    (here / "raises.py").write_text("raise RuntimeError('mine')\n")
+    (here / "broken_of_ours.py").write_text("raise RuntimeError('mine')\n")
     monkeypatch.setattr("adjudge.ghostwriter.writer.judged", None)
 
     code = main(["write", *(one.format(m=module) for one in arguments)])
