@@ -11,7 +11,7 @@ from adjudge.errors import installed_by
 from adjudge_cupy.engines import layer as layer
 from adjudge_cupy.engines import linear as linear
 from adjudge_cupy.engines import model as model
-from adjudge_cupy.tapes import warp_kernel as warp_kernel
+from adjudge_cupy.engines import warp_kernel as warp_kernel
 
 
 def __getattr__(name: str) -> Any:

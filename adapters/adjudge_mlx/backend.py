@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 from mlx import nn
+from mlx.utils import tree_flatten, tree_unflatten
+from numpy.typing import NDArray
 
 from adjudge.engine import (
     EPS,
     Array,
     ArrayOperations,
     Arrays,
+    ArraysByNumpy,
     AutodiffBackend,
     Environment,
     FlatFunction,
@@ -26,8 +30,34 @@ from adjudge.engine import (
     Setting,
     restored,
 )
-from adjudge_mlx.arrays import MlxArrays
-from adjudge_mlx.modules import functional_of
+
+
+class MlxArrays(ArraysByNumpy):
+    """Arrays of MLX, which are in the memory that all devices share. Contract: `ArrayOperations`.
+
+    float64 is had on the CPU alone, and so checks run there.
+    """
+
+    floating = ("float64", "float32", "float16", "bfloat16", "complex64")
+
+    def numpy(self, array: Array) -> NDArray[Any]:
+        # NumPy has no bfloat16
+        return np.array(array.astype(mx.float64) if array.dtype == mx.bfloat16 else array)
+
+    def tensor(
+        self, values: NDArray[Any], dtype: str, device: str | None, like: Array | None = None
+    ) -> Array:
+        known = mx.bool_ if dtype == "bool" else getattr(mx, dtype)
+        return mx.array(np.ascontiguousarray(values), dtype=known).reshape(values.shape)
+
+    def noncontiguous(self, array: Array) -> Array:
+        return mx.stack([array, mx.zeros_like(array)], axis=-1)[..., 0]
+
+    def expanded(self, array: Array, axis: int | None = None) -> Array | None:
+        if array.size < 2:
+            return None
+        kept = (0,) * array.ndim if axis is None else (slice(None),) * axis + (slice(1),)
+        return mx.broadcast_to(array[kept], array.shape)
 
 
 class MlxEnvironment(Environment):
@@ -109,7 +139,22 @@ class MlxBackend(AutodiffBackend):
         return mapped
 
     def functional(self, f: object) -> Functional | None:
-        return functional_of(f)
+        if not isinstance(f, nn.Module):
+            return None
+        parameters = dict(tree_flatten(f.trainable_parameters()))
+        held = dict(tree_flatten(f.parameters()))
+
+        def call(
+            arrays: Mapping[str, Array], args: Sequence[Any], kwargs: Mapping[str, Any]
+        ) -> Any:
+            f.update(tree_unflatten(list(arrays.items())))
+            try:
+                return f(*args, **kwargs)
+            finally:  # running statistics are other arrays after a call
+                f.update(tree_unflatten(list(held.items())))
+
+        buffers = {name: array for name, array in held.items() if name not in parameters}
+        return Functional(parameters, buffers, call)
 
     def parts(self, f: object) -> Sequence[object]:
         return tuple(f.modules()) if isinstance(f, nn.Module) else ()
