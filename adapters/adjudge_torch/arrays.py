@@ -87,7 +87,7 @@ class TorchArrays(ArrayOperations):
         if sparse.is_sparse(pattern) and self._stored_only:
             tensor = sparse.stored_values(tensor, pattern)
         elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
-            tensor = sparse.dense(tensor)
+            tensor = tensor.to_dense()
         tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide)
         return np.array(tensor.numpy(force=True))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,15 +19,10 @@ _Leaf: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined] # 
 def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     """Contract: see `AutodiffBackend.recording_ends`."""
     ends: list[Array] = []
-    nodes: list[Any] = [output.grad_fn for output in y]
     own = {leaf.grad_fn: leaf for leaf in reversed(x)}  # of one that is no leaf the tape goes on
     memory = [_memory(leaf) for leaf in x]  # x is recorded by an alias of it
-    seen: set[Any] = {None}
     forward_rules: list[str] = []
-    for node in nodes:  # it grows on the way
-        if node in seen:
-            continue
-        seen.add(node)
+    for node in _nodes(y, own):
         written = getattr(type(node), "_forward_cls", torch.autograd.Function)
         if written.jvp is not torch.autograd.Function.jvp:
             forward_rules.append(f"{written.__qualname__.rpartition('<locals>.')[2]}.jvp")
@@ -35,9 +30,6 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
             ends.append(own[node])
         elif type(node) is _Leaf:
             ends.append(node.variable)
-        else:
-            for following, _ in node.next_functions:
-                nodes.append(following)
     if None in memory:
         return None
     places = {place: k for k, place in reversed(list(enumerate(memory)))}
@@ -50,17 +42,21 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     return RecordingEnds(tuple(reached), tuple(captured), tuple(dict.fromkeys(forward_rules)))
 
 
-def implicit_samplers(y: Arrays) -> list[str]:
-    """Returns the samplers in the recording of `y`; see `AutodiffBackend.implicit_samplers`."""
+def _nodes(y: Arrays, last: Collection[Any] = ()) -> Iterator[Any]:
+    """Yields every node of the tape of `y` once. It does not go on behind those in `last`."""
     nodes: list[Any] = [output.grad_fn for output in y]
     seen: set[Any] = {None}
-    found = []
     for node in nodes:  # it grows on the way
         if node not in seen:
             seen.add(node)
-            found += [name for name in IMPLICIT if name in node.name()]
-            nodes += [following for following, _ in node.next_functions]
-    return sorted(set(found))
+            yield node
+            if node not in last:
+                nodes += [following for following, _ in node.next_functions]
+
+
+def implicit_samplers(y: Arrays) -> list[str]:
+    """Returns the samplers in the recording of `y`; see `AutodiffBackend.implicit_samplers`."""
+    return sorted({name for node in _nodes(y) for name in IMPLICIT if name in node.name()})
 
 
 IMPLICIT = ("StandardGamma", "Dirichlet")
@@ -118,19 +114,13 @@ def require_own_history(y: Arrays, start: int) -> None:
     """Raises `InputError` where the tape of `y` has nodes from before `start`: a tensor that was
     computed before the check does not follow what it was computed from.
     """
-    nodes: list[Any] = [output.grad_fn for output in y]
-    seen: set[Any] = {None}
-    for node in nodes:  # it grows on the way
-        if node in seen or type(node) is _Leaf:
-            continue
-        seen.add(node)
-        if node._sequence_nr() < start:
+    for node in _nodes(y):
+        if type(node) is not _Leaf and node._sequence_nr() < start:
             raise InputError(
                 "captured=True: the function closes over a tensor that was computed from others "
                 f"before the check ({node.name()})",
                 "compute it inside of the function, detach it, or pass it as an input",
             )
-        nodes += [following for following, _ in node.next_functions]
 
 
 def edges(x: Arrays, closed: Arrays = ()) -> Arrays:

@@ -314,10 +314,8 @@ def _same(output: Any, before: torch.Tensor) -> bool:
 def _require_dense(output: Any) -> None:
     """Raises `ValueError` in the words of PyTorch where an output is sparse."""
     if isinstance(output, torch.Tensor) and output.layout is not torch.strided:
+        kind = "MKLDNN" if output.is_mkldnn else "Sparse"
         raise ValueError(
-            "Sparse output is not supported at gradcheck yet. "
-            "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
-            if output.layout is not torch._mkldnn  # type: ignore[attr-defined]
-            else "MKLDNN output is not supported at gradcheck yet. "
+            f"{kind} output is not supported at gradcheck yet. "
             "Please call to_dense(masked_grad=...) on the output of fn for gradcheck."
         )

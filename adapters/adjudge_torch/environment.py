@@ -479,11 +479,7 @@ def _now() -> tuple[Any, ...]:
     found: list[Any] = [setting.read() for setting in _DEFAULTS]
     found += map(_OWN_PRECISION, places)
     found += map(partial(getattr, torch.backends.cuda.matmul), reductions)
-    try:
-        found += (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
-    except RuntimeError:  # newer settings were used, so that one of the older ones is unreadable
-        found += (_older("matmul"), _older("cudnn"))
-    return tuple(found)
+    return (*found, _older("matmul"), _older("cudnn"))
 
 
 _OWN_PRECISION = operator.attrgetter("fp32_precision")

@@ -322,13 +322,13 @@ class _Watching(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
-        operands = [one for one in _tensors((*args, *given.values())) if _is_inexact(one)]
+        operands = [one for one in _tensors((*args, *given.values())) if is_inexact(one)]
         name = getattr(func, "__name__", "")
         unknown = [one for one in operands if not self._is_constant(one)]
         if name.startswith("new_") or name.endswith("_like"):
             unknown = []  # of these operands the shapes alone are read
         result = func(*args, **given)
-        results = [one for one in _tensors(result) if _is_inexact(one)]
+        results = [one for one in _tensors(result) if is_inexact(one)]
         changed = set(map(_memory, operands[:1])) if _in_place(name) else set()
         made = set(map(_memory, results)) - changed
         read = [one for one in unknown if _memory(one) not in self._blank]
@@ -372,7 +372,8 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _is_inexact(tensor: torch.Tensor) -> bool:
+def is_inexact(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor holds real or complex numbers, not integers or booleans."""
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
@@ -479,7 +480,7 @@ class _Moving(TorchFunctionMode):
 
     def _moves(self, tensor: torch.Tensor) -> bool:
         dense = tensor.layout is torch.strided and 0 not in tensor.stride()
-        return _is_inexact(tensor) and dense and (self.wide or tensor.dtype not in DOUBLE)
+        return is_inexact(tensor) and dense and (self.wide or tensor.dtype not in DOUBLE)
 
     def _as_read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Returns an operand, moved where nothing here has made it."""
@@ -587,9 +588,7 @@ def _tensors(node: Any) -> list[torch.Tensor]:
 
 def _widened(tensor: torch.Tensor) -> torch.Tensor:
     """Returns a floating tensor in double precision, and any other one as it is."""
-    if tensor.dtype.is_complex:
-        return tensor.to(torch.complex128)
-    return tensor.to(torch.float64) if tensor.dtype.is_floating_point else tensor
+    return tensor.to(_doubled(tensor.dtype)) if is_inexact(tensor) else tensor
 
 
 def mapped(node: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:

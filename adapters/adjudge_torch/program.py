@@ -28,14 +28,13 @@ from adjudge_torch.formulas import (
     unpacked,
     wide_qr,
 )
-from adjudge_torch.precision import as_written
+from adjudge_torch.precision import as_written, is_inexact
 from adjudge_torch.recording import (
     Given,
     Leaving,
     Recorder,
     Translation,
     Untranslated,
-    is_wide,
     tensors_in,
 )
 
@@ -138,8 +137,8 @@ def _with_alpha(name: str) -> Translation:
 
 def _copied(record: Recorder, out: Any, x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """Translates a copy, perhaps in another dtype: rounding is the identity."""
-    wide = is_wide(x)
-    if is_wide(out):
+    wide = is_inexact(x)
+    if is_inexact(out):
         if x.dtype.is_complex and not out.dtype.is_complex:
             return record.emit("real", (x,), out)
         if out.dtype.is_complex and not x.dtype.is_complex:
@@ -161,35 +160,20 @@ def _divided(record: Recorder, out: Any, x: Any, y: Any, *, rounding_mode: Any =
 
 
 _MOVED = (
-    *(
-        "alias_copy",
-        "as_strided_copy",
-        "as_strided_scatter",
-        "block_diag",
-        "cat",
-        "channel_shuffle",
-    ),
-    *("constant_pad_nd", "detach_copy", "diag_embed", "diagonal_copy", "diagonal_scatter"),
+    *("alias_copy", "as_strided_copy", "as_strided_scatter", "block_diag", "cat"),
+    *("channel_shuffle", "constant_pad_nd", "detach_copy", "diag_embed", "diagonal_copy"),
+    *("diagonal_scatter", "slice_copy", "slice_scatter", "split_copy", "split_with_sizes_copy"),
     *("embedding", "expand_copy", "fill", "flip", "gather", "im2col", "index", "index_copy"),
     *("index_fill", "index_select", "masked_fill", "masked_scatter", "masked_select"),
     *("narrow_copy", "permute_copy", "pixel_shuffle", "pixel_unshuffle", "reflection_pad1d"),
     *("reflection_pad2d", "reflection_pad3d", "repeat", "replication_pad1d", "replication_pad2d"),
     *("replication_pad3d", "roll", "rot90", "scatter", "select_copy", "select_scatter"),
-    *(
-        "slice_copy",
-        "slice_scatter",
-        "split_copy",
-        "split_with_sizes_copy",
-        "squeeze_copy",
-        "stack",
-    ),
-    *("t_copy", "take", "transpose_copy", "tril", "triu", "unbind_copy", "unfold_copy"),
-    *("unsqueeze_copy", "view_copy", "zero", "_unsafe_index", "_unsafe_masked_index", "put"),
-    *("index_put", "max_unpool2d", "max_unpool3d", "lift", "_to_dense"),
+    *("squeeze_copy", "stack", "t_copy", "take", "transpose_copy", "tril", "triu", "unbind_copy"),
+    *("unfold_copy", "unsqueeze_copy", "view_copy", "zero", "_unsafe_index", "put", "index_put"),
+    *("_unsafe_masked_index", "max_unpool2d", "max_unpool3d", "lift", "_to_dense"),
 )
 
 _FILLED = {"masked_fill": 2, "index_fill": 3, "constant_pad_nd": 2, "fill": 1, "scatter": 3}
-
 _FILLED |= {"_unsafe_masked_index": 3}
 """At which argument the number stands with which entries are filled."""
 
@@ -212,7 +196,7 @@ def _moved(name: str) -> Translation:
         filled = _FILLED.get(name)
         for k, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor):
-                if not is_wide(leaf):
+                if not is_inexact(leaf):
                     leaves[k] = record.relied_on(leaf)
                     continue
                 numbers = torch.arange(count, count + leaf.numel(), dtype=torch.float64)
@@ -386,7 +370,7 @@ def _segment_reduce(
     return _grouped(record, out, (data, first), counted, reduce, begun=initial is not None)
 
 
-def _linear(name: str, count: int = 1) -> Translation:
+def _linear(name: str) -> Translation:
     """Returns the translation of an operation that is linear in its first tensor: its matrix is
     read off from the unit vectors.
     """
@@ -599,7 +583,7 @@ def _median(record: Recorder, out: Any, x: Any, dim: Any = None, keepdim: bool =
 
 def _nonzero(record: Recorder, out: Any, x: Any) -> Any:
     """Translates where a number is not zero, of which Python also sees how often that is."""
-    if not is_wide(x):
+    if not is_inexact(x):
         return Untranslated("it is of integers")
     record.builder.rely(record.emit("not_equal", (x, 0.0), x != 0))
     return record.builder.host(out)

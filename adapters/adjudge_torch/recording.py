@@ -34,7 +34,7 @@ from adjudge.engine import (
     place_of,
 )
 from adjudge_torch.formulas import Formula
-from adjudge_torch.precision import mapped, memory_of, with_memory
+from adjudge_torch.precision import is_inexact, mapped, memory_of, with_memory
 from adjudge_torch.tracing import ENGINE, stack
 
 aten = torch.ops.aten
@@ -165,7 +165,7 @@ class _Memory:
 class _Builder(ProgramBuilder):
     def host(self, array: Any) -> NDArray[Any]:
         """Contract: see `ProgramBuilder.host`."""
-        if isinstance(array, torch.Tensor) and not is_wide(array):
+        if isinstance(array, torch.Tensor) and not is_inexact(array):
             return np.array(array.numpy(force=True))
         return super().host(array)
 
@@ -318,7 +318,7 @@ class Recorder(TorchDispatchMode):
             self._expanding.pop()
 
     def _depends_on_integers(self, args: Any, kwargs: Any) -> bool:
-        return not any(is_wide(one) for one in tensors_in((args, kwargs)) if self.knows(one))
+        return not any(is_inexact(one) for one in tensors_in((args, kwargs)) if self.knows(one))
 
     def _of_integers(self, values: Any, args: Any, kwargs: Any) -> list[Any]:
         """Returns the results as constants, which hold while the integers and booleans that go in
@@ -339,7 +339,7 @@ class Recorder(TorchDispatchMode):
     def leaves(self, tensor: torch.Tensor) -> None:
         """Notes that Python has got the values of a tensor, and computes with them unseen."""
         operand = self.read(tensor)
-        if isinstance(operand, Ref) and is_wide(tensor):
+        if isinstance(operand, Ref) and is_inexact(tensor):
             if not self._lost:
                 self._lost_at = self._place or place_of(stack(sys._getframe()), ENGINE)
             self._lost.append(operand)
@@ -364,7 +364,7 @@ class Recorder(TorchDispatchMode):
         read = [self.read(one) if isinstance(one, torch.Tensor) else one for one in operands]
         if name not in OF_BOOLEANS:
             for k, one in enumerate(operands):
-                if isinstance(one, torch.Tensor) and not is_wide(one):
+                if isinstance(one, torch.Tensor) and not is_inexact(one):
                     read[k] = self.builder.rely(read[k])
         return self.builder.emit(name, read, results, **self.about, **params)
 
@@ -549,11 +549,6 @@ def _running(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
     """
     names = () if func._schema.is_mutable else _running_names(func)
     return tensors_in([args[k] if k < len(args) else kwargs.get(name) for k, name in names])
-
-
-def is_wide(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor holds real or complex numbers, not integers or booleans."""
-    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
 def tensors_in(returned: Any) -> list[torch.Tensor]:

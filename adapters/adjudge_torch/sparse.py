@@ -15,11 +15,6 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     return tensor.layout in LAYOUTS
 
 
-def dense(tensor: torch.Tensor) -> torch.Tensor:
-    """Returns all entries, with zeros where none is stored."""
-    return tensor.to_dense()
-
-
 def _with_values(like: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     # the device is named, since `torch.set_default_device` would move what is made without one
     if like.layout is torch.sparse_coo:
@@ -64,7 +59,7 @@ def pattern(like: torch.Tensor) -> torch.Tensor:
 
 def stored_values(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Returns the entries of `tensor` where `like` stores one, in row-major order."""
-    return dense(tensor.detach())[pattern(like)]
+    return tensor.detach().to_dense()[pattern(like)]
 
 
 def with_stored_values(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

@@ -75,9 +75,7 @@ LEAVES_ARRAYS = (
 def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
     """Contract: see `AutodiffBackend.trace`. The leaves of `x` are marked for differentiation."""
     recorder = _Recorder(x, environment)
-    with ExitStack() as stack:
-        stack.enter_context(applications_through(recorder.application))
-        stack.enter_context(recorder)
+    with applications_through(recorder.application), recorder:
         y = f(x)
     outputs = tuple(map(recorder.operand, y))
     recorder.ask_nodes_for_hooks()
@@ -202,7 +200,9 @@ class _Recorder(TorchFunctionMode):
 
     def _step(self, run: Callable[[], Any], seen: CallSeen, about: dict[str, Any]) -> Any:
         operands = tuple(map(self.operand, seen.tensors))
-        returned, step = seen.made(run, operands, about, self._environment, self._names)
+        seen.begun(operands, self._environment)
+        returned = run()
+        step = seen.ended(returned, about, self._names)
         if step is None:
             return returned
         refs = self._add(step, seen.kept)
@@ -331,25 +331,10 @@ class CallSeen:
         self.written: list[int] = []
         """Into which of its tensors the call wrote."""
 
-    def made(
-        self,
-        run: Callable[[], Any],
-        operands: tuple[Operand, ...],
-        about: dict[str, Any],
-        environment: Environment,
-        names: Names,
-    ) -> tuple[Any, Step | None]:
-        """Makes the call, and returns what it returns, and the step that it is; `None` in place of
-        this where it had nothing to do with the values of tensors.
-
-        `operands` stand for the tensors as they are before the call.
-        """
-        self.begun(operands, environment)
-        returned = run()
-        return returned, self.ended(returned, about, names)
-
     def begun(self, operands: tuple[Operand, ...], environment: Environment) -> None:
-        """Looks at what the call may change, before it is made."""
+        """Looks at what the call may change, before it is made. `operands` stand for the tensors
+        as they are then.
+        """
         self.operands = operands
         self.marked = _marked(operands, self.tensors)
         self.versions = [version_of(one) for one in self.tensors]
