@@ -43,6 +43,7 @@ from adjudge_jax.recording import (
     COMPILED,
     compilations,
     equations_of,
+    is_inexact,
     jaxprs_of,
     recording,
     rules_ask,
@@ -116,8 +117,7 @@ class JaxArrays(ArrayOperations):
     """Operations on JAX's arrays. Contract: see `ArrayOperations`."""
 
     def is_differentiable(self, array: Array) -> bool:
-        # unlike isdtype, this takes the dtypes of random keys
-        return bool(jnp.issubdtype(array.dtype, jnp.inexact))
+        return is_inexact(array)  # unlike isdtype, it takes the dtypes of random keys
 
     def is_complex(self, array: Array) -> bool:
         return _is_complex(array.dtype)

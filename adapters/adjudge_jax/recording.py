@@ -174,6 +174,11 @@ def as_array(value: Any) -> Array:
     return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
+def is_inexact(array: Any) -> bool:
+    """Returns whether an array holds real or complex numbers, not integers or booleans."""
+    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
+
+
 def equations_of(jaxpr: Any, closed: Container[str] = ()) -> Iterator[Any]:
     """Yields the equations of a trace and of the traces inside of them, except for those inside of
     primitives with the names `closed`.
@@ -231,7 +236,7 @@ def _steps(jaxpr: Any) -> Iterator[_Step]:
     for k, group in enumerate(groups):
         made = dict.fromkeys(chain.from_iterable(equation.outvars for equation in group))
         inputs = [variable for variable in _read(group) if variable not in made]
-        later = {*_variables(jaxpr.outvars), *_read(chain.from_iterable(groups[k + 1 :]))}
+        later = {*variables_in(jaxpr.outvars), *_read(chain.from_iterable(groups[k + 1 :]))}
         outputs = [variable for variable in made if variable in later]
         part = part_of(jaxpr, inputs, outputs, group)
         run = _program(part) if _is_control_flow(group[0]) else jex.jaxpr_as_fun(part)
@@ -254,10 +259,10 @@ def _is_control_flow(equation: Any) -> bool:
 
 def _read(equations: Iterable[Any]) -> dict[Any, None]:
     """Returns the variables that equations read, in their order."""
-    return _variables(chain.from_iterable(equation.invars for equation in equations))
+    return variables_in(chain.from_iterable(equation.invars for equation in equations))
 
 
-def _variables(atoms: Iterable[Any]) -> dict[Any, None]:
+def variables_in(atoms: Iterable[Any]) -> dict[Any, None]:
     """Returns the variables among atoms, in their order."""
     return dict.fromkeys(atom for atom in atoms if not isinstance(atom, jex.Literal))
 

@@ -10,7 +10,7 @@ function with a custom derivative is one step, whose derivative is the custom on
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +38,15 @@ from adjudge.engine import (
     place_of,
 )
 from adjudge.errors import NotSupportedError
-from adjudge_jax.recording import CONTROL_FLOW, as_array, content_of, equations_of, part_of
+from adjudge_jax.recording import (
+    CONTROL_FLOW,
+    as_array,
+    content_of,
+    equations_of,
+    is_inexact,
+    part_of,
+    variables_in,
+)
 
 ENGINE = str(Path(jax.__file__).parent)
 
@@ -149,8 +157,10 @@ class Walk:
             known[variable] = constant(value)
             if jnp.ndim(value) and jnp.issubdtype(jnp.result_type(value), jnp.inexact):
                 self._closed_over[id(known[variable].value)] = known[variable].value
-        read = {a: k for k, equation in enumerate(jaxpr.eqns) for a in _variables(equation.invars)}
-        read.update(dict.fromkeys(_variables(jaxpr.outvars), len(jaxpr.eqns)))
+        read: dict[Any, int] = {}
+        for k, equation in enumerate(jaxpr.eqns):
+            read.update(dict.fromkeys(variables_in(equation.invars), k))
+        read.update(dict.fromkeys(variables_in(jaxpr.outvars), len(jaxpr.eqns)))
         for k, equation in enumerate(jaxpr.eqns):
             outputs = [variable for variable in equation.outvars if variable in read]
             if not outputs:
@@ -168,7 +178,7 @@ class Walk:
                 known.update(zip(outputs, results, strict=True))
             else:
                 known.update(zip(equation.outvars, results, strict=True))
-            for variable in {*_variables(equation.invars), *_variables(equation.outvars)}:
+            for variable in {*variables_in(equation.invars), *variables_in(equation.outvars)}:
                 if read.get(variable, k) == k:  # what nobody reads any more leaves the memory
                     known.pop(variable, None)
         return [
@@ -622,7 +632,7 @@ class _PastCasts(Walk):
         wrong one passes.
         """
         avals = [atom.aval for atom in equation.invars]
-        moving = [k for k, one in enumerate(avals) if jnp.issubdtype(one.dtype, jnp.inexact)]
+        moving = [k for k, one in enumerate(avals) if is_inexact(one)]
         fixed = [k for k in range(len(avals)) if k not in moving]
         params = equation.params
         called = _closed(params.get("call_jaxpr", params.get("fun_jaxpr")))
@@ -645,7 +655,7 @@ class _PastCasts(Walk):
 
     def _rounded(self, value: Any, dtype: Any) -> Any:
         """Returns double numbers as they are in `dtype`, where that is a coarse one."""
-        if not self._way.is_coarse(dtype) or not jnp.issubdtype(value.dtype, jnp.inexact):
+        if not self._way.is_coarse(dtype) or not is_inexact(value):
             return value
         return value.astype(dtype).astype(value.dtype)
 
@@ -962,7 +972,3 @@ def _called_by(jaxpr: Any, where: Place) -> tuple[str, Place] | None:
 def is_of_engine(traced: Any) -> bool:
     """Returns whether the function that was traced is one of JAX."""
     return _source(traced.jaxpr)[1].file.startswith(ENGINE)
-
-
-def _variables(atoms: Sequence[Any]) -> Iterator[Any]:
-    return (atom for atom in atoms if not isinstance(atom, jex.Literal))

@@ -32,7 +32,7 @@ from adjudge.engine import (
     grouped,
     windows,
 )
-from adjudge_jax.recording import CONFIG
+from adjudge_jax.recording import CONFIG, is_inexact
 from adjudge_jax.tracing import Atoms, Known, Walk, is_of_engine
 
 SAME_MEANING = {
@@ -222,8 +222,8 @@ class _Equation:
     def translated(self) -> Sequence[Any]:
         """Returns what stands for the results."""
         name = self.name
-        counting = not any(_is_inexact(one) or _is_boolean(one) for one in self.results)
-        if counting and not any(map(_is_inexact, self.values)):  # booleans decide on integers
+        counting = not any(is_inexact(one) or _is_boolean(one) for one in self.results)
+        if counting and not any(map(is_inexact, self.values)):  # booleans decide on integers
             for one in self.operands:
                 self.builder.rely(one)
             return self.results
@@ -266,7 +266,7 @@ class _Equation:
         moving = [
             k
             for k, one in enumerate(self.values)
-            if (_is_boolean(one) if booleans else _is_inexact(one))
+            if (_is_boolean(one) if booleans else is_inexact(one))
         ]
         for k, one in enumerate(self.operands):
             if k not in moving:
@@ -289,10 +289,6 @@ class _Equation:
         )
 
 
-def _is_inexact(array: Any) -> bool:
-    return bool(jnp.issubdtype(array.dtype, jnp.inexact))
-
-
 def _is_complex(array: Any) -> bool:
     return bool(jnp.issubdtype(array.dtype, jnp.complexfloating))
 
@@ -306,7 +302,7 @@ def _is_boolean(array: Any) -> bool:
 
 def _converted(one: _Equation) -> Any:
     operand, before, after = one.operands[0], one.values[0], one.results[0]
-    if _is_inexact(after):
+    if is_inexact(after):
         if _is_boolean(before):
             return one.emit("where", operand, 1.0, 0.0)
         real = _is_complex(before) and not _is_complex(after)
@@ -540,7 +536,7 @@ def _selected_scatter(one: _Equation) -> Any:
 
 def _sorted(one: _Equation) -> Any:
     axis = one.params["dimension"]
-    if one.params["num_keys"] != 1 or not _is_inexact(one.values[0]):
+    if one.params["num_keys"] != 1 or not is_inexact(one.values[0]):
         return None
     shape = one.values[0].shape
     places = jax.lax.broadcasted_iota(jnp.int32, shape, axis)
@@ -553,7 +549,7 @@ def _sorted(one: _Equation) -> Any:
     for operand, value, result in zip(
         one.operands[1:], one.values[1:], one.results[1:], strict=True
     ):
-        constant = not _is_inexact(value) and not _is_boolean(value)
+        constant = not is_inexact(value) and not _is_boolean(value)
         found.append(result if constant else one.take([operand], whole))
     return found
 
@@ -686,10 +682,8 @@ def _fft(one: _Equation) -> Any:
     rank, inverse = value.ndim, kind in (1, 3)
     axes = list(range(rank - len(lengths), rank))
     last = lengths[-1]
-    if kind == 3:  # of real numbers: the other half are the conjugates
-        axes = [*axes[:-1], axes[-1]]
     for axis in axes if kind != 2 else reversed(axes):
-        if kind == 3 and axis == axes[-1]:
+        if kind == 3 and axis == axes[-1]:  # of real numbers: the other half are the conjugates
             operand, value = _other_half(one, operand, value, last)
         value = (np.fft.ifft if inverse else np.fft.fft)(value, axis=axis)
         scaled = value * value.shape[axis] if inverse else value

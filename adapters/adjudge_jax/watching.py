@@ -12,11 +12,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from adjudge.engine import Arrays, Place, Step, Watcher, defined_at, innermost, place_of
 from adjudge.errors import Source, running
-from adjudge_jax.recording import content_of
+from adjudge_jax.recording import content_of, is_inexact
 from adjudge_jax.tracing import ENGINE
 
 
@@ -109,7 +108,7 @@ class _Seen:
             static=static,
             place=place,
             marked=tuple(
-                [j for j, k in enumerate(places) if k in self.traced and _moves(values[k])]
+                [j for j, k in enumerate(places) if k in self.traced and is_inexact(values[k])]
             ),
             **_about(function),
         )
@@ -122,10 +121,6 @@ def _value(leaf: Any) -> Any:
     while isinstance(leaf, jax.core.Tracer) and hasattr(leaf, "primal"):
         leaf = leaf.primal
     return leaf
-
-
-def _moves(value: Any) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
 
 
 def _is_own(function: Any) -> bool:
