@@ -1,5 +1,4 @@
-"""What a check costs: of large arrays, of six numbers, at the start of pytest, on each engine, and
-beside exact references.
+"""What a check costs: of large and small arrays, at the start of pytest, and on each engine.
 
 All without arguments, on a quiet machine, or one of them:
 
