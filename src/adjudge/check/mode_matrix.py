@@ -250,6 +250,11 @@ class Matrix:
         outcome, base = judge(composition, settings)
         if base is not None:
             self._known[taken] = Judged(base, outcome)
+        # What a second derivative shows of the first one may leave it open; it is then judged by
+        # itself. Without this the right second derivative of a GELU in a layer stayed open.
+        open_ = taken not in self.modes and outcome.modes.get(taken) is Verdict.INCONCLUSIVE
+        if open_ and settings.max_evaluations is None:
+            self._judge_as_usual(taken[1:], replace(settings, letters=taken[0]))
         self._add(self.problem.backend.way, outcome)
 
     def _derivation(self, taken: str) -> Derive:

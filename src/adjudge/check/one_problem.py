@@ -270,10 +270,11 @@ def judge_here_or_nearby(
     outcome = judge(base, settings, provenance)
     if not outcome.findings or outcome.verdict is Verdict.FAIL:
         return outcome
+    problem = base.problem
     open_ = {f.mode for f in outcome.findings if f.status is Status.NONSMOOTH and not f.note}
+    open_.discard(problem.modes_taken)  # it is judged by itself
     if not open_:
         return outcome
-    problem = base.problem
     needed = least_work(problem.modes_taken, settings.letters)
     if not problem.counts.allows(needed):
         return outcome

@@ -1884,7 +1884,12 @@ class ExactReplay(Stage):
             pairs = zip(right, after.compared, strict=True)
             settled = [_settled(exact, sharp, one, sharp.comparison.fails) for sharp, one in pairs]
             after = replace(after, compared=settled)
-        return trial if after.left else after
+        if not after.left:
+            return after
+        # The first derivative beside a second one may stay open where the second one is settled.
+        pairs = zip(trial.compared, after.compared, strict=True)
+        compared = [old if np.any(new.comparison.undecided) else new for old, new in pairs]
+        return trial.with_compared(compared, self.name)
 
     @staticmethod
     def _is_worth_seconds(trial: Trial) -> bool:
@@ -1892,7 +1897,9 @@ class ExactReplay(Stage):
         saturation explains, and for the first columns that would be left open.
         """
         if trial.fails:
-            return _units_where_saturated(trial) is not None
+            failing = [one for one in trial.compared if np.any(one.comparison.fails)]
+            alone = (replace(trial, compared=[one]) for one in failing)
+            return any(_units_where_saturated(one) is not None for one in alone)
         known = trial.columns.known
         known.long_replays += 1
         return known.long_replays <= LONG_REPLAYS
@@ -2076,7 +2083,7 @@ def _units_where_saturated(trial: Trial) -> list[Vector] | None:
     units = []
     for one in trial.compared:
         rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
-        if len(rows) > Tally.KEPT:
+        if len(rows) > (MOST_TRIED if one.kind == "each" else Tally.KEPT):
             return None
         unit = _unit_of_rules(trial, one, rows) if rows else np.zeros(0)
         if np.any(one.comparison.difference[rows] > LOST_UNITS_OF_RULE * unit):

@@ -508,7 +508,8 @@ class Table:
         """
         if self.by_blocks:
             return NARROW_BLOCK, NARROW_BLOCKS
-        open_ = any(tally.undecided for tally in self.tallies.values())
+        taken = self.problem.modes_taken  # what is open of these is judged by itself
+        open_ = any(tally.undecided for mode, tally in self.tallies.items() if mode != taken)
         each = OPEN_BLOCKS // max(len(self.problem.X.leaves), 1)
         return (1, each) if open_ and each > 1 and self.tolerance.eps <= COARSE_EPS else None
 
