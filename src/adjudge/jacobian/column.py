@@ -4,7 +4,7 @@ estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -286,9 +286,9 @@ class Columns:
             outputs = outputs & ~left_out[: outputs.size]
         return np.array([bool(outputs[part].any()) for part in self.base.Y.slices])
 
-    def pushed(self, image: Vector, k: int) -> Vector:
-        """Returns what forward mode gives of all outputs for row `k` of a comparison of its own."""
-        return image[self.outputs("each", k)]
+    def pushed(self, image: Vector, rows: Sequence[int]) -> Vector:
+        """Returns what forward mode gives of all outputs for `rows` of a comparison of its own."""
+        return image[np.asarray(rows, np.intp)]
 
     def cotangent(self, k: int) -> Vector:
         """Returns the cotangent of row `k` of reverse mode."""

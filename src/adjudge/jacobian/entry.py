@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -120,8 +120,8 @@ class EntryColumns(Columns):
     def within(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return outputs[self.outputs(kind, 0)]
 
-    def pushed(self, image: Vector, k: int) -> Vector:
-        return image[self.entry.row : self.entry.row + 1]
+    def pushed(self, image: Vector, rows: Sequence[int]) -> Vector:
+        return image[[self.entry.row] * len(rows)]
 
     def cotangent(self, k: int) -> Vector:
         return super().cotangent(self.entry.row)

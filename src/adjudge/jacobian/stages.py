@@ -1836,6 +1836,7 @@ class ExactReplay(Stage):
         may_take_long = found is None and columns.problem.backend.recorded_unasked
         if may_take_long and self._is_worth_seconds(trial):
             columns = replace(columns, replay_work=LONG_REPLAY_WORK)
+            trial = replace(trial, columns=columns)
             found = columns.replayed(trial.column.tangent)
         if found is None:
             return trial
@@ -2019,29 +2020,43 @@ class ReplayedRules(Stage):
             return False
         if columns.known.wrong_rules:
             return False
-        return bool(trial.fails or (trial.open and not trial.separate))
+        return trial.left
 
     def apply(self, trial: Trial) -> Trial:
-        if (units := _units_where_saturated(trial)) is not None:
-            if trial.fails:
-                after = self._with_rules(trial, units)
-                if not after.fails:
-                    return after
-            replayed = self._beside_replay(trial)
-            units = None if replayed is None else _units_where_saturated(replayed)
-            if replayed is not None and replayed.fails and units is not None:
-                after = self._with_rules(replayed, units)
-                if not after.left:
-                    return after
+        units = _units_where_saturated(trial)
+        if units is not None and trial.fails:
+            after = self._with_rules(trial, units)
+            if not after.fails:
+                return after
+        if units is not None and (replayed := self._beside_replay(trial)) is not None:
+            pairs = zip(trial.compared, replayed.compared, strict=True)
+            compared = [self._settled(replayed, *pair) for pair in pairs]
+            after = trial.with_compared(compared, self.name)
+            if not after.left:
+                return replace(after, column=replayed.column)
+            if not after.fails:
+                return after
         if trial.fails:
             trial.columns.known.wrong_rules = True
         return trial
 
+    def _settled(
+        self, replayed: Trial, one: ModeComparison, sharp: ModeComparison
+    ) -> ModeComparison:
+        """Returns the comparison `sharp` of the same with a replay in place of `one`, where that
+        and what the rules lose by rounding leave nothing.
+        """
+        alone = replace(replayed, compared=[sharp])
+        units = _units_where_saturated(alone)
+        if alone.fails and units is not None:
+            alone = self._with_rules(alone, units)
+        return one if alone.left else alone.compared[0]
+
     @staticmethod
     def _beside_replay(trial: Trial) -> Trial | None:
         """Returns what is compared with differences as compared with a replay of f, if any."""
-        given, tangent = trial.column.from_reference, trial.column.tangent
-        found = None if given else trial.columns.replayed(tangent)
+        given = trial.column.from_reference and trial.decided_by != ExactReplay.name
+        found = None if given else trial.columns.replayed(trial.column.tangent)
         if found is None:
             return None
         return replace(trial, column=found, compared=trial.comparisons(found, final=True))
@@ -2083,7 +2098,7 @@ def _units_where_saturated(trial: Trial) -> list[Vector] | None:
     units = []
     for one in trial.compared:
         rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
-        if len(rows) > (MOST_TRIED if one.kind == "each" else Tally.KEPT):
+        if one.kind == "rows" and len(rows) > Tally.KEPT:  # each takes an evaluation
             return None
         unit = _unit_of_rules(trial, one, rows) if rows else np.zeros(0)
         if np.any(one.comparison.difference[rows] > LOST_UNITS_OF_RULE * unit):
@@ -2113,7 +2128,7 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
     if one.kind == "each":
         signs = np.where(np.arange(moved.size) % 2, -moved, moved)
         every = base.Y.largest(Forward(problem, point).column(base, signs)[1])
-        sizes = np.concatenate([columns.pushed(every, k) for k in rows])
+        sizes = columns.pushed(every, rows)
     elif one.kind == "first":
         x = problem.origin if point is None else point
         values = evaluate(problem, base, x, Purpose.NEAR_X)[: base.Y.size]
@@ -2137,9 +2152,10 @@ def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vec
         one = jvp_by_replay(base, trial.column.tangent, eps)
         if one is None or one.own_error is None:
             return None
-        parts = [one.value, one.error, one.own_error]
-        each = [np.concatenate([columns.pushed(part, k) for k in rows]) for part in parts]
-        return each[0], each[1], each[2]
+        value, error, own = (
+            columns.pushed(part, rows) for part in (one.value, one.error, one.own_error)
+        )
+        return value, error, own
     for k in rows:
         first = kind == "first"
         one = (
@@ -2774,7 +2790,7 @@ def _off_in_few_digits(
     if computed is None:
         return np.zeros(entries.size, bool)
     if weights is None:
-        computed = np.concatenate([columns.pushed(computed, k) for k in rows])
+        computed = columns.pushed(computed, rows)
     off = np.abs(computed - one.comparison.reference[rows])
     return _marked(off >= FOLLOWED_PART * one.comparison.difference[rows], rows, entries.size)
 
@@ -3012,7 +3028,7 @@ class RowsAtPoints:
         if self.kind == "each":
             forward = Forward(problem, point)
             image = forward.column(base, probe(v))[1] / part
-            return np.concatenate([columns.pushed(image, k) for k in self.rows])
+            return columns.pushed(image, self.rows)
         reverse = base.reverse if place is None else columns.reverse_at(point, problem)
         return np.array(
             [reverse.row(base, probe(columns.cotangent(k))) @ v / part for k in self.rows]
