@@ -1,4 +1,5 @@
-"""What a check costs: of large and small arrays, at the start of pytest, and on each engine.
+"""What a check costs: of large arrays, of six numbers, at the start of pytest, on each engine, and
+beside exact references.
 
 All without arguments, on a quiet machine, or one of them:
 
@@ -7,6 +8,7 @@ All without arguments, on a quiet machine, or one of them:
     python benchmarks/cost.py large --engines numpy torch jax      # 1e7 needs many GB of memory
     python benchmarks/cost.py large --engines cupy torch --device cuda --sizes 1e6 1e7
     python benchmarks/cost.py mistakes --sizes 3e5 1e6             # a FAIL beside a PASS
+    python benchmarks/cost.py programs                             # beside torch's fast mode
     python benchmarks/cost.py exact                                # beside exact references
     python benchmarks/cost.py engines                              # all that are installed
     python benchmarks/cost.py engines --pythons python3.11 venv/bin/python   # here or there
@@ -35,7 +37,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read once, on import
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
-from harness import header, table, told
+from harness import header, identity, table, told
 
 SHORT = 0.05
 """Seconds: what is shorter is timed in batches of about this length."""
@@ -333,6 +335,140 @@ def mistakes(asked: argparse.Namespace) -> str:
     return f"### What a mistake costs\n\n{table(head, rows)}"
 
 
+# ---------------------------------------------------------------- whole programs
+
+WIDTH, BLOCKS, WORDS, LENGTH = 96, 4, 64, 16
+"""Of a GPT: with a head of its own it has 461,376 numbers in 53 leaves."""
+
+
+def gpt() -> tuple[Function, list[Any]]:
+    """The logits of a GPT as a function of its leaves, and these, in float64."""
+    import torch
+    from torch.nn import functional
+
+    random = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> Any:
+        return 0.1 * torch.randn(*shape, generator=random, dtype=torch.float64)
+
+    def norm() -> list[Any]:
+        return [1 + drawn(WIDTH), drawn(WIDTH)]
+
+    leaves = [drawn(WORDS, WIDTH), drawn(LENGTH, WIDTH)]
+    for _ in range(BLOCKS):
+        leaves += [*norm(), drawn(3 * WIDTH, WIDTH), drawn(3 * WIDTH), drawn(WIDTH, WIDTH)]
+        leaves += [drawn(WIDTH), *norm(), drawn(4 * WIDTH, WIDTH), drawn(4 * WIDTH)]
+        leaves += [drawn(WIDTH, 4 * WIDTH), drawn(WIDTH)]
+    leaves += [*norm(), drawn(WORDS, WIDTH)]
+    text = torch.randint(0, WORDS, (2, LENGTH), generator=random)
+
+    def logits(*p: Any) -> Any:
+        x = p[0][text] + p[1]
+        for k in range(2, 2 + 12 * BLOCKS, 12):
+            h = functional.linear(
+                functional.layer_norm(x, (WIDTH,), p[k], p[k + 1]), p[k + 2], p[k + 3]
+            )
+            q, key, v = h.reshape(2, LENGTH, 3, 4, WIDTH // 4).permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(q, key, v, is_causal=True)
+            mixed = mixed.transpose(1, 2).reshape(2, LENGTH, WIDTH)
+            x = x + functional.linear(mixed, p[k + 4], p[k + 5])
+            h = functional.linear(
+                functional.layer_norm(x, (WIDTH,), p[k + 6], p[k + 7]), p[k + 8], p[k + 9]
+            )
+            x = x + functional.linear(functional.gelu(h), p[k + 10], p[k + 11])
+        return functional.linear(functional.layer_norm(x, (WIDTH,), p[-3], p[-2]), p[-1])
+
+    return logits, leaves
+
+
+def fixed_point() -> tuple[Function, list[Any]]:
+    """The solution of `z = tanh(A z + B x + b)` as a function of these, by an implicit backward in
+    which nothing is wrong, and the four in float64.
+    """
+    import torch
+
+    class Solved(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any, c: Any, x: Any) -> Any:
+            z = torch.zeros_like(c)
+            while (step := torch.tanh(a @ z + b @ x + c) - z).abs().max() > 1e-15:
+                z = z + step
+            ctx.save_for_backward(a, b, x, z)
+            return z
+
+        @staticmethod
+        def backward(ctx: Any, w: Any) -> Any:
+            a, b, x, z = ctx.saved_tensors
+            slope = 1 - z * z
+            u = slope * torch.linalg.solve(torch.eye(len(z)).to(z) - (slope[:, None] * a).T, w)
+            return torch.outer(u, z), torch.outer(u, x), u, b.T @ u
+
+    random = torch.Generator().manual_seed(0)
+    shapes = ((4, 4), (4, 2), (4,), (2,))
+    leaves = [0.3 * torch.randn(*s, generator=random, dtype=torch.float64) for s in shapes]
+    return Solved.apply, leaves
+
+
+def planted(f: Function, leaf: int, factor: float, *, entry: bool) -> Function:
+    """The function with a mistake in what comes back for a leaf, in one entry or in all."""
+
+    def pullback(w: Any) -> tuple[Any]:
+        w = w.clone()
+        w.view(-1)[w.numel() // 3 if entry else slice(None)] *= factor
+        return (w,)
+
+    wrong = identity(pullback, "torch")
+    return lambda *p: f(*p[:leaf], *wrong(p[leaf]), *p[leaf + 1 :])
+
+
+def programs(asked: argparse.Namespace) -> str:
+    """What a check of whole programs costs where one leaf is wrong, beside one that is right and
+    PyTorch's fast mode.
+    """
+    import torch
+
+    import adjudge
+
+    torch.set_num_threads(1)
+    rows, seeds = [], range(2 * asked.repeats)
+    for name, (f, leaves) in {"GPT": gpt(), "fixed point": fixed_point()}.items():
+        sizes = [one.numel() for one in leaves]
+        small, large = sizes.index(min(sizes)), sizes.index(max(sizes))
+        cases = {
+            "none": f,
+            "the smallest leaf times 1.0001": planted(f, small, 1.0001, entry=False),
+            "an entry of it times 1.0001": planted(f, small, 1.0001, entry=True),
+            "the largest leaf times 1.0001": planted(f, large, 1.0001, entry=False),
+            "an entry of it times 1.0001 ": planted(f, large, 1.0001, entry=True),
+            "an entry of it twice": planted(f, large, 2.0, entry=True),
+            "the largest leaf minus": planted(f, large, -1.0, entry=False),
+        }
+        inputs = tuple(one.clone().requires_grad_() for one in leaves)
+        adjudge.examine(f, inputs, seed=0, blame=False)  # imports
+        right = fast = 0.0
+        for mistake, g in cases.items():
+            spent, fasts, reports = [], [], []
+            for seed in seeds:
+                start = time.process_time()
+                reports.append(adjudge.examine(g, inputs, seed=seed, blame=False))
+                spent.append(time.process_time() - start)
+                if mistake == "none":
+                    start = time.process_time()
+                    torch.autograd.gradcheck(f, inputs, fast_mode=True)
+                    fasts.append(time.process_time() - start)
+            took, fast = statistics.median(spent), statistics.median(fasts) if fasts else fast
+            right = right or took
+            verdicts = "".join(one.verdict.name[0] for one in reports)
+            evaluations = [one.counts["evaluations"] for one in reports]
+            counts = f"{statistics.median(evaluations):.0f} (to {max(evaluations)})"
+            times = (f"{took:.3f}", f"{took / right:.1f}", f"{took / fast:.2f}")
+            rows.append((name, mistake.strip(), verdicts, counts, *times))
+            told(*rows[-1])
+    head = ("program", "mistake", "verdicts", "evaluations", "s", "times the right one",
+            "times torch's fast mode")  # fmt: skip
+    return f"### What a mistake in a program costs, float64\n\n{table(head, rows)}"
+
+
 # ---------------------------------------------------------------- the path of a small check
 
 REPEATED = 200
@@ -613,6 +749,7 @@ def exact(repeats: int) -> str:
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "large": large,
     "mistakes": mistakes,
+    "programs": programs,
     "path": lambda asked: path(asked.checkouts),
     "start": lambda asked: start(asked.repeats),
     "engines": lambda asked: engines(asked.repeats, asked.pythons),

@@ -129,3 +129,79 @@ def test_what_would_stay_open_is_replayed_in_a_layer_too(adjudge_backend, size, 
         x = logits(adjudge_backend.name, 1.0, seed, (size,))
         report = checked(lambda x: -log(1 - sigmoid(4 * x)), x, seed)
         assert report.verdict is Verdict.PASS
+
+
+def gelu_and_its_slope(engine):
+    if engine == "jax":
+        erf, exp, gelu = jax.scipy.special.erf, jnp.exp, lambda x: jax.nn.gelu(x, approximate=False)
+    else:
+        erf, exp, gelu = torch.erf, torch.exp, torch.nn.functional.gelu
+
+    def slope(x):
+        return (1 + erf(x / 2**0.5)) / 2 + x * exp(-x * x / 2) / (2 * np.pi) ** 0.5
+
+    return gelu, slope
+
+
+@over_seeds(10, always=2)
+@cells("factor", torch=[1.0, 1.001], jax=[1.0, 1.001])
+def test_the_first_derivative_is_judged_by_itself_where_the_second_leaves_it_open(
+    adjudge_backend, factor, seeds, with_vjp
+):
+    """A layer of GELU has tails in which `1 + erf(x)` is rounding. A wrong entry of its first
+    derivative stayed open there beside a second one that is the right one of what is wrong.
+    """
+    gelu, slope = gelu_and_its_slope(adjudge_backend.name)
+    *_, array, _ = functions(adjudge_backend.name)
+    part = np.ones(300)
+    part[7] = factor
+    weights = array(part)
+    f = with_vjp(gelu, lambda x, w: w * slope(x) * weights)
+    expected = Verdict.PASS if factor == 1 else Verdict.FAIL
+
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 4.0, seed, (300,))
+        report = checked(f, x, seed, modes=["RR"])
+        assert report.verdict is expected
+        assert report.modes["R"] is expected
+
+
+@over_seeds(10, always=2)
+@cells("approximate", torch=["none", "tanh"])
+def test_the_second_derivative_of_a_layer_of_gelu_passes(adjudge_backend, approximate, seeds):
+    """Forward over reverse mode compares each entry of the tails, of which more than a few have
+    lost their digits.
+    """
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 4.0, seed, (600,))
+        report = checked(
+            lambda x: torch.nn.functional.gelu(x, approximate=approximate),
+            x,
+            seed,
+            modes=["RR", "FR"],
+        )
+        assert report.verdict is Verdict.PASS
+
+
+CURVATURES = {
+    "a ten-thousandth of all": lambda x, right: right * (1 + 1e-4),
+    "a hundredth in the tail": lambda x, right: right * (1 + 1e-2 * (x < -4)),
+    "no tail": lambda x, right: right * (x > -4),
+}
+"""What a rule may have in place of the right second derivative."""
+
+
+@over_seeds(10, always=2)
+@cells("mistake", torch=CURVATURES)
+def test_a_mistake_in_it_fails(adjudge_backend, mistake, seeds, with_vjp):
+    gelu, slope = gelu_and_its_slope(adjudge_backend.name)
+
+    def curvature(x, u):
+        right = (2 - x * x) * torch.exp(-x * x / 2) / (2 * np.pi) ** 0.5
+        return u * CURVATURES[mistake](x, right)
+
+    wrong = with_vjp(slope, curvature)
+    f = with_vjp(gelu, lambda x, w: w * wrong(x))
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 4.0, seed, (600,))
+        assert checked(f, x, seed, modes=["RR"]).verdict is Verdict.FAIL
