@@ -1885,12 +1885,7 @@ class ExactReplay(Stage):
             pairs = zip(right, after.compared, strict=True)
             settled = [_settled(exact, sharp, one, sharp.comparison.fails) for sharp, one in pairs]
             after = replace(after, compared=settled)
-        if not after.left:
-            return after
-        # The first derivative beside a second one may stay open where the second one is settled.
-        pairs = zip(trial.compared, after.compared, strict=True)
-        compared = [old if np.any(new.comparison.undecided) else new for old, new in pairs]
-        return trial.with_compared(compared, self.name)
+        return trial if after.left else after
 
     @staticmethod
     def _is_worth_seconds(trial: Trial) -> bool:
