@@ -77,3 +77,17 @@ def test_second_order_says_what_it_left(adjudge_backend):
 
     assert report.verdict is Verdict.INCONCLUSIVE
     assert "the budget is spent" in str(report)
+
+
+@cells("budget", torch=[400, 2_000], jax=[2_000])
+def test_a_first_derivative_that_the_second_leaves_open_is_judged_within_it(
+    adjudge_backend, budget
+):
+    """At its kink the first derivative is judged beside x, which the second one does not do."""
+    x = adjudge_backend.array(np.array([0.0, 1.0, -2.0, 0.5]))
+    for seed in range(4):
+        report = examine(
+            adjudge_backend.xp.abs, x, modes=["RR"], seed=seed, max_evaluations=budget, blame=False
+        )
+        assert report.modes["R"] is Verdict.PASS
+        assert report.counts["evaluations"] <= budget

@@ -250,12 +250,21 @@ class Matrix:
         outcome, base = judge(composition, settings)
         if base is not None:
             self._known[taken] = Judged(base, outcome)
-        # What a second derivative shows of the first one may leave it open; it is then judged by
-        # itself. Without this the right second derivative of a GELU in a layer stayed open.
-        open_ = taken not in self.modes and outcome.modes.get(taken) is Verdict.INCONCLUSIVE
-        if open_ and settings.max_evaluations is None:
+        if self._leaves_open(taken, outcome, self.problem.backend.way):
             self._judge_as_usual(taken[1:], replace(settings, letters=taken[0]))
         self._add(self.problem.backend.way, outcome)
+
+    def _leaves_open(self, taken: str, outcome: Judgement, way: str) -> bool:
+        """Returns whether the judgement of a derivative leaves that open which it was taken of,
+        and nobody else is to judge it in this way although the budget has room for it.
+
+        The evaluations of a second derivative show the first one, and may not settle it. Without
+        this the right second derivative of a GELU in a layer stayed open, and so did a wrong first
+        one beside it.
+        """
+        judged = taken in self.modes or taken in self.rows.get(way, {})
+        open_ = outcome.modes.get(taken) is Verdict.INCONCLUSIVE and not judged
+        return open_ and self.problem.counts.allows(least_work(taken[1:], taken[0]))
 
     def _derivation(self, taken: str) -> Derive:
         """Returns the function that takes the derivative in the modes `taken`."""
@@ -291,6 +300,8 @@ class Matrix:
             outcome.findings += other_value(known, base, way.name)
         outcome.findings = [replace(f, way=way.name) for f in outcome.findings]
         outcome.pairs = [replace(pair, way=way.name) for pair in outcome.pairs]
+        if self._leaves_open(taken, outcome, way.name):
+            self._judge_beside(way, taken[1:], replace(settings, letters=taken[0]))
         self._add(way.name, outcome)
 
     def _without_equal(

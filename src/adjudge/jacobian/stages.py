@@ -1889,8 +1889,8 @@ class ExactReplay(Stage):
 
     @staticmethod
     def _is_worth_seconds(trial: Trial) -> bool:
-        """Returns whether f may be replayed for so long: where something fails by no more than
-        saturation explains, and for the first columns that would be left open.
+        """Returns whether f may be replayed for so long: where all that fails in a mode is off by
+        no more than saturation explains, and for the first columns that would be left open.
         """
         if trial.fails:
             failing = [one for one in trial.compared if np.any(one.comparison.fails)]
@@ -1996,7 +1996,8 @@ class ReplayedRules(Stage):
     takes them from there to what was computed: a rule that is cut off at 30 is wrong. What is lost
     has to be small beside the largest derivative of its leaf: the zero of `sinc` at 1e-9 by a
     formula that cancels is all that there is, and fails. What is open beside differences is settled
-    so beside a replay of f: a second derivative of `log_softmax`. It needs python-flint and an
+    so beside a replay of f, each mode by itself: a second derivative of `log_softmax`, also where
+    the first one beside it stays open. It needs python-flint and an
     engine that tells what its rules do. It takes one evaluation of the derivative, and one
     recording of the rules for each row that fails and may be rounding. Where they are wrong once
     they are not asked again. Ours.
@@ -2025,7 +2026,7 @@ class ReplayedRules(Stage):
                 return after
         if units is not None and (replayed := self._beside_replay(trial)) is not None:
             pairs = zip(trial.compared, replayed.compared, strict=True)
-            compared = [self._settled(replayed, *pair) for pair in pairs]
+            compared = [self._replaced(replayed, *pair) for pair in pairs]
             after = trial.with_compared(compared, self.name)
             if not after.left:
                 return replace(after, column=replayed.column)
@@ -2035,7 +2036,7 @@ class ReplayedRules(Stage):
             trial.columns.known.wrong_rules = True
         return trial
 
-    def _settled(
+    def _replaced(
         self, replayed: Trial, one: ModeComparison, sharp: ModeComparison
     ) -> ModeComparison:
         """Returns the comparison `sharp` of the same with a replay in place of `one`, where that
