@@ -223,3 +223,123 @@ def test_a_mistake_in_it_fails(adjudge_backend, mistake, seeds, with_vjp):
     for seed in seeds:
         x = logits(adjudge_backend.name, 4.0, seed, (600,))
         assert checked(f, x, seed, modes=["RR"]).verdict is Verdict.FAIL
+
+
+WRONG = {
+    "1e-6": lambda x, slope, where: 1.000001 * slope,
+    "a thousandth in the tail": lambda x, slope, where: where(x < -6, 1.001 * slope, slope),
+}
+"""What a second derivative may have in place of the right one."""
+
+
+@over_seeds(10)
+@cells("mistake", torch=["none", *WRONG])
+def test_a_second_derivative_that_roundings_would_excuse_fails(
+    adjudge_backend, mistake, seeds, with_vjp
+):
+    """Of so many numbers some have tails, in which rounding may make anything of a derivative of a
+    derivative. Without its rules in exact arithmetic all these passed, or stayed open.
+    """
+    gelu, slope = gelu_and_its_slope(adjudge_backend.name)
+    _, _, where, *_ = functions(adjudge_backend.name)
+    wrong = WRONG.get(mistake, lambda x, slope, where: slope)
+
+    def second(x):
+        return (2 - x * x) * torch.exp(-x * x / 2) / (2 * np.pi) ** 0.5
+
+    first = with_vjp(slope, lambda x, u: u * wrong(x, second(x), where))
+    f = with_vjp(gelu, lambda x, w: w * first(x))
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 4.0, seed, (600,))
+        expected = Verdict.PASS if mistake == "none" else Verdict.FAIL
+        assert checked(f, x, seed, modes=["RR"]).verdict is expected
+
+
+@over_seeds(10)
+@cells("factor", torch=[1.0, 1.2, 1.001], jax=[1.0, 1.2, 1.001])
+def test_the_tail_of_a_layer_is_judged_by_its_rules(adjudge_backend, factor, seeds, with_vjp):
+    """At -8 the factor `1 + erf(x)` of a GELU has four bits, and its derivative may be anything."""
+    gelu, slope = gelu_and_its_slope(adjudge_backend.name)
+    _, _, where, array, _ = functions(adjudge_backend.name)
+
+    f = with_vjp(gelu, lambda x, w: w * where(x < -6, factor * slope(x), slope(x)))
+    expected = Verdict.PASS if factor == 1 else Verdict.FAIL
+    for seed in seeds:
+        part = np.append(np.random.default_rng(seed).standard_normal(30), -8.05)
+        x = array(part) if adjudge_backend.name == "jax" else array(part, requires_grad=True)
+        assert checked(f, x, seed).verdict is expected
+
+
+def tanh_of(engine):
+    return jnp.tanh if engine == "jax" else torch.tanh
+
+
+IN_THE_TAIL = {
+    "none": lambda x, t: (1 + t) + x * (1 - t * t),
+    "a fifth": lambda x, t: 1.2 * ((1 + t) + x * (1 - t * t)),
+    "without a term": lambda x, t: x * (1 - t * t),
+}
+"""The slope of `x (1 + tanh x)`, and what may stand for it where `1 + tanh x` has few bits."""
+
+
+@over_seeds(10)
+@cells("mistake", torch=IN_THE_TAIL, jax=IN_THE_TAIL)
+def test_so_is_that_of_a_gate(adjudge_backend, mistake, seeds, with_vjp):
+    tanh = tanh_of(adjudge_backend.name)
+    _, _, where, array, _ = functions(adjudge_backend.name)
+
+    def vjp(x, w):
+        right, found = (IN_THE_TAIL[name](x, tanh(x)) for name in ("none", mistake))
+        return w * where(x < -12, found, right)
+
+    f = with_vjp(lambda x: x * (1 + tanh(x)), vjp)
+    expected = Verdict.PASS if mistake == "none" else Verdict.FAIL
+    for seed in seeds:
+        for place in (-13.1, -16.3, -18.2):
+            part = np.append(np.random.default_rng(seed).standard_normal(30), place)
+            x = array(part) if adjudge_backend.name == "jax" else array(part, requires_grad=True)
+            assert checked(f, x, seed).verdict is expected
+
+
+@over_seeds(10)
+@cells("beyond", torch=[20.0], jax=[20.0])
+def test_a_rule_may_leave_out_what_nobody_sees(adjudge_backend, beyond, seeds, with_vjp):
+    """Where `tanh` is 1 to the last bit its slope may be zero."""
+    tanh = tanh_of(adjudge_backend.name)
+    _, _, where, *_ = functions(adjudge_backend.name)
+
+    f = with_vjp(tanh, lambda x, w: w * where(abs(x) > beyond, 0.0, 1 - tanh(x) ** 2))
+    for seed in seeds:
+        x = logits(adjudge_backend.name, 15.0, seed, (40,))
+        assert checked(f, x, seed).verdict is Verdict.PASS
+
+
+@over_seeds(10)
+@cells("places", torch=[(0.5, 1.5, 1000.5)], jax=[(0.5, 1.5, 1000.5)])
+def test_what_constants_are_off_by_is_no_mistake(adjudge_backend, places, seeds, with_vjp):
+    """`cos(pi x)` is `sin(pi / 2 - pi x)` for pi, and not for the number that stands for it."""
+    sin = jnp.sin if adjudge_backend.name == "jax" else torch.sin
+    *_, array, _ = functions(adjudge_backend.name)
+    like = {} if adjudge_backend.name == "jax" else {"requires_grad": True}
+
+    f = with_vjp(lambda x: sin(np.pi * x), lambda x, w: w * np.pi * sin(np.pi / 2 - np.pi * x))
+    for seed in seeds:
+        x = array(np.array(places), **like)
+        assert checked(f, x, seed).verdict is not Verdict.FAIL
+
+
+@over_seeds(4)
+@cells("place", torch=[17.5, 18.2, 18.5, 20.0])
+def test_numbers_that_no_recording_has_seen_are_no_constants(
+    adjudge_backend, place, seeds, with_vjp
+):
+    """What a rule computes in NumPy is rounded, and beside x the same where it saturates."""
+
+    def vjp(x, w):
+        t = torch.from_numpy(np.tanh(x.detach().numpy()))
+        return w * (1 - t * t)
+
+    f = with_vjp(torch.tanh, vjp)
+    for seed in seeds:
+        x = torch.tensor([place, place + 0.1], dtype=torch.float64, requires_grad=True)
+        assert checked(f, x, seed).verdict is not Verdict.FAIL

@@ -301,20 +301,25 @@ def unseen(program: Program, beside: Program) -> Operation | str | None:
     is: a replay would take them for constants. Where the function did other operations at the other
     point, or made other integers or booleans of its numbers, it says nothing. The rule is ours.
     """
-    pairs = list(zip(program.operations, beside.operations, strict=False))
-    held = program.relied_on | program.followed
-    if len(program.operations) != len(beside.operations) or held != (
-        beside.relied_on | beside.followed
-    ):
+    if not comparable(program, beside):
         return None
-    if any(one.name != other.name for one, other in pairs) or not all(
-        np.array_equal(program.value(ref), beside.value(ref)) for ref in held
-    ):
-        return None
-    for one, other in pairs:
+    for one, other in zip(program.operations, beside.operations, strict=True):
         if any(map(_another, one.operands, other.operands)):
             return one
     return "output" if any(map(_another, program.outputs, beside.outputs)) else None
+
+
+def comparable(program: Program, beside: Program) -> bool:
+    """Returns whether a program of the same function at another point did the same operations, and
+    made the same integers and booleans of its numbers.
+    """
+    held = program.relied_on | program.followed
+    names, others = ([one.name for one in some.operations] for some in (program, beside))
+    return (
+        names == others
+        and held == beside.relied_on | beside.followed
+        and all(np.array_equal(program.value(ref), beside.value(ref)) for ref in held)
+    )
 
 
 def _another(one: HostOperand, other: HostOperand) -> bool:

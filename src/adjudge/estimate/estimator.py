@@ -24,7 +24,7 @@ from adjudge.constants import (
     UNASKED_EXACT_WORK,
     UNASKED_GRADIENT_WORK,
 )
-from adjudge.engine import Program
+from adjudge.engine import Program, comparable, unseen
 from adjudge.errors import InputError, NotSupportedError, Source, attempt, running
 from adjudge.estimate.directional import (
     Column,
@@ -42,10 +42,10 @@ from adjudge.estimate.directional import (
     with_steps,
     with_three_steps,
 )
-from adjudge.estimate.exact import Exact, flint_is_installed, work_of, work_of_gradient
+from adjudge.estimate.exact import Exact, Outputs, flint_is_installed, work_of, work_of_gradient
 from adjudge.estimate.noise import with_measured_noise
-from adjudge.estimate.reference import Direction, Reference, Referenced, bind
-from adjudge.estimate.replay import ITERATED, STEPS, Roundings
+from adjudge.estimate.reference import Direction, Reference, Referenced, bind, point_beside
+from adjudge.estimate.replay import ITERATED, STEPS, RoundedConstants, Roundings
 from adjudge.estimate.stencils import Estimate, central_difference
 from adjudge.floats import Vector
 from adjudge.problem import (
@@ -295,6 +295,15 @@ class ByReference(Estimator):
         exact = replace(exact, rounding=Roundings(eps, LIKELY_UNITS))
         return replace(self, reference=replace(self.reference, reference=exact))
 
+    def with_rounded_constants(self, eps: float) -> ByReference:
+        """Returns the same with error bars of what rounding of the constants of f can do, where
+        that replays f exactly.
+        """
+        exact = self.reference.reference
+        assert isinstance(exact, Exact)
+        exact = replace(exact, rounding=RoundedConstants(eps))
+        return replace(self, reference=replace(self.reference, reference=exact))
+
     def in_few_digits(
         self, v: Tangent, weights: Sequence[Vector] | None, eps: float
     ) -> Vector | None:
@@ -370,7 +379,7 @@ class ByReference(Estimator):
         Y, chosen = (self.base.of or self.base).whole, self.base.chosen
         if not isinstance(exact, Exact):
             return self.reference.along(Y, problem.origin, v)
-        loose = exact.rounding and (exact.rounding.eps, exact.rounding.units)
+        loose = exact.rounding and (type(exact.rounding), exact.rounding.eps, exact.rounding.units)
         drawn = problem.counts.before_evaluation
         key = problem.origin.tobytes(), v.vector.tobytes(), v.length, loose, drawn
         space, estimate = self.replayed.get(key, (None, None))
@@ -402,10 +411,9 @@ def by_replay(
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > work // 10
-    unseen = not problem.backend.recorded_unasked
     if (
         large
-        or unseen
+        or not problem.backend.recorded_unasked
         or problem.constraints
         or base.chosen is not None
         or not flint_is_installed()
@@ -417,48 +425,61 @@ def by_replay(
     return found if found is not None and found.replays <= most else None
 
 
-def vjp_by_replay(base: Base, w: Vector, rounding: float) -> Estimate | None:
+def vjp_by_replay(base: Base, w: Vector, rounding: float) -> Outputs | None:
     """Returns what the rules of reverse mode make of the cotangent `w` in exact arithmetic, a
-    number for each coordinate of x, and as its `own_error` what rounding by such a spacing at 1 can
-    do to it; `None` where the rules cannot be replayed.
+    number for each coordinate of x, where they are rounded by such a spacing at 1; `None` where the
+    rules cannot be replayed.
     """
     problem, reverse = base.problem, base.reverse
     made = [one for one in reverse.cotangent(base, w, zeros=True) if one is not None]
     function = attached_alone(problem.function, reverse.attached)
 
-    def record() -> Program:
-        return problem.backend.vjp_program(function, problem.point(), tuple(made))
+    def record(x: Vector) -> Program:
+        return problem.backend.vjp_program(function, problem.point(x), tuple(made))
 
     return _replayed_rules(base, record, rounding) if made else None
 
 
-def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Estimate | None:
+def jvp_by_replay(base: Base, v: Tangent, rounding: float) -> Outputs | None:
     """Returns the same of forward mode along a tangent, a number for each coordinate of the
     outputs.
     """
     problem = base.problem
     made = problem.X.arrays(problem.backend, v.vector, problem.x)
 
-    def record() -> Program:
-        return problem.backend.jvp_program(problem.function, problem.point(), made)
+    def record(x: Vector) -> Program:
+        return problem.backend.jvp_program(problem.function, problem.point(x), made)
 
     return _replayed_rules(base, record, rounding)
 
 
-def value_by_replay(base: Base, rounding: float) -> Estimate | None:
+def value_by_replay(base: Base, rounding: float) -> Outputs | None:
     """Returns the same of what is differentiated, where that is a derivative itself."""
-    problem = base.problem
-    return _replayed_rules(base, partial(problem.program, problem.origin), rounding)
+    return _replayed_rules(base, base.problem.program, rounding)
 
 
-def _replayed_rules(base: Base, record: Callable[[], Program], rounding: float) -> Estimate | None:
-    """Returns what rules put out that `record` records."""
+def _replayed_rules(
+    base: Base, record: Callable[[Vector], Program], rounding: float
+) -> Outputs | None:
+    """Returns what rules put out that `record` records at a point."""
     problem = base.problem
     # A recording holds every value of the program.
     large = problem.X.size + base.Y.size > LONG_REPLAY_WORK // 3
     if large or not flint_is_installed():
         return None
-    with running(Source.DERIVATIVE):
-        # Our own checks of what a rule returns do not know arrays that are recorded.
-        program = attempt(record, NotSupportedError, InputError)
-    return None if program is None else Exact(LONG_REPLAY_WORK).outputs(program, rounding)
+
+    def recorded(x: Vector) -> Program | None:
+        with running(Source.DERIVATIVE):
+            # Our own checks of what a rule returns do not know arrays that are recorded.
+            return attempt(partial(record, x), NotSupportedError, InputError)
+
+    program = recorded(problem.origin)
+    outputs = None if program is None else Exact(LONG_REPLAY_WORK).outputs(program, rounding)
+    if program is None or outputs is None or problem.backend.usually_compiled:
+        return outputs  # what is traced can hand out no numbers
+    x = problem.origin
+    for point in (point_beside(problem, x), problem.clipped(x / 2)):
+        other = recorded(point)
+        if other is None or not comparable(program, other) or unseen(program, other) is not None:
+            return outputs._replace(seen=False)
+    return outputs

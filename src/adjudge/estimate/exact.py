@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ from adjudge.estimate.replay import (
     SWITCHES,
     Doubt,
     DoubtError,
+    RoundedConstants,
     Roundings,
     decides_otherwise,
     first_lost,
@@ -47,6 +48,19 @@ from adjudge.estimate.replay import (
 from adjudge.estimate.stencils import Estimate
 from adjudge.findings import Enclosure, Method, Scheme
 from adjudge.floats import Vector
+
+
+class Outputs(NamedTuple):
+    """What a program puts out in exact arithmetic, a number for each real coordinate."""
+
+    value: Vector
+    error: Vector
+    """How far that may be off, by what the rounding of constants can do as well."""
+    rounding: Vector
+    """How far the roundings of all operations can take it from there."""
+    seen: bool = True
+    """Whether its constants are the same at other points, also far from x. A number that was
+    computed where the engine records nothing may be the same close to x where it saturates."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +129,8 @@ class Exact(Reference):
                 "leave out reference=, or check at other inputs",
             )
 
-    def outputs(self, program: Program, rounding: float) -> Estimate | None:
-        """Returns what a program puts out in place of a derivative, and as its `own_error` what
-        roundings by that spacing at 1 can do.
+    def outputs(self, program: Program, rounding: float) -> Outputs | None:
+        """Returns what a program puts out, with roundings by that spacing at 1.
 
         Returns `None` where there is too much to do, where an operation has no translation, is not
         what was recorded or rounds more coarsely, and where a decision is another one than that
@@ -135,13 +148,14 @@ class Exact(Reference):
             values = _outputs(program, replay(program, [], rounded, decides_otherwise))(0)
             return values, values
 
-        exact = self._refined(found, program, [], np.inf, count=_size(program))
+        constants = replace(self, rounding=RoundedConstants(rounding))
+        exact = constants._refined(found, program, [], np.inf, count=_size(program))
         with precision(EXACT_BITS):
             try:
                 wide = found(Roundings(rounding))[0]
             except DoubtError:
                 return None
-            return exact.but(own_error=_floats(wide, exact.value)[1])
+            return Outputs(exact.value, exact.error, _floats(wide, exact.value)[1])
 
     def values(self, link: Link, x: Vector) -> Vector | None:
         program = link.program(x)
@@ -277,14 +291,16 @@ class Exact(Reference):
                     half_gap = np.where(lost, np.inf, 0.0 if half_gap is None else half_gap)
         own = None
         if self.rounding is not None:
-            with precision(EXACT_BITS):
+            # Roundings of operations are far wider than what is left with few bits.
+            with precision(EXACT_BITS if self.rounding.of_values else bits):
                 # Where a rounded number may leave the domain or change a decision, rounding may
                 # make anything of it.
                 try:
                     wide, values = found(self.rounding)
                     loose = _floats(wide, value)[1]
                     own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
-                    loose = loose + _floats(values)[1] / length
+                    if self.rounding.of_values:
+                        loose = loose + _floats(values)[1] / length
                     bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
                 except DoubtError:
                     own = bar = np.where(np.isnan(bar), bar, np.inf)

@@ -238,6 +238,14 @@ class Referenced:
         return Linked(self.primal, self.X, Y)
 
 
+def point_beside(problem: Problem, x: Vector) -> Vector:
+    """Returns a point close to x at which all its coordinates are other ones, as far as they may
+    be, and a program most likely takes the same branches.
+    """
+    lengths = np.where(x != 0, np.abs(x), problem.length_scales)
+    return problem.clipped(x + PROGRAM_DISTANCE * np.where(np.isfinite(x), lengths, 0.0))
+
+
 @dataclass(frozen=True)
 class Linked:
     """Calls the functions of a reference with the arguments of f."""
@@ -259,9 +267,7 @@ class Linked:
         problem = self.primal
         if problem.backend.usually_compiled:
             return None  # what is traced can hand out no numbers
-        lengths = np.where(x != 0, np.abs(x), problem.length_scales)
-        move = PROGRAM_DISTANCE * np.where(np.isfinite(x), lengths, 0.0)
-        point, here = problem.clipped(x + move), problem.program(x)
+        point, here = point_beside(problem, x), problem.program(x)
         beside = attempt(partial(problem.program_of_run, point), NotSupportedError)
         found = None if beside is None else unseen(here, beside)
         # What varies from run to run is told by itself.

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -1987,20 +1987,27 @@ def _may_be_rounding(comparison: Comparison) -> bool:
 
 
 class ReplayedRules(Stage):
-    """Replays the rules of the derivative in ball arithmetic where what they compute is wrong, and
-    allows what that loses by rounding where they agree with f.
+    """Replays the rules of the derivative in ball arithmetic where rounding may have made what they
+    compute, and settles what that proves.
 
     A rule may cancel where f does not: `1 - sigmoid(x)` at 40 is zero, and `softplus(-x)` has all
     of its digits. Without this stage such rules, which are right, fail at ordinary numbers. Only
     what the rules give in exact arithmetic is believed, compared as ever, and only where rounding
     takes them from there to what was computed: a rule that is cut off at 30 is wrong. What is lost
     has to be small beside the largest derivative of its leaf: the zero of `sinc` at 1e-9 by a
-    formula that cancels is all that there is, and fails. What is open beside differences is settled
-    so beside a replay of f, each mode by itself: a second derivative of `log_softmax`, also where
-    the first one beside it stays open. It needs python-flint and an
-    engine that tells what its rules do. It takes one evaluation of the derivative, and one
-    recording of the rules for each row that fails and may be rounding. Where they are wrong once
-    they are not asked again. Ours.
+    formula that cancels is all that there is, and fails. What is open beside differences, or
+    excused beside a replay of f, is settled so, each mode by itself: a second derivative of
+    `log_softmax`, also where the first one beside it stays open.
+
+    Where the rules are not what f has in exact arithmetic no rounding explains that, and they are
+    wrong: without this the slope of a GELU passed that was off by a fifth at -8, where the worst
+    case of rounding excuses anything, as did a second derivative that was off by a hundred
+    thousandth everywhere. What constants are off by is allowed (see `RoundedConstants`), and a rule
+    that says zero of a tail is left to the stages before, since f shows none of it.
+
+    It needs python-flint and an engine that tells what its rules do. It takes one evaluation of the
+    derivative, and three recordings of the rules for each row that fails and may be rounding. Where
+    they are wrong beside differences they are not asked again. Ours.
     """
 
     name = "exact replay of the rules"
@@ -2009,81 +2016,119 @@ class ReplayedRules(Stage):
 
     def helps(self, trial: Trial) -> bool:
         columns, tolerance = trial.columns, trial.columns.tolerance
-        given = trial.column.from_reference and trial.decided_by != ExactReplay.name
-        if given and not tolerance.exact:
+        if self._is_given(trial) and not tolerance.exact:
             return False  # whoever gives a reference wants to know
         if not tolerance.automatic or tolerance.eps > COARSE_EPS or tolerance.spread:
             return False
         if columns.known.wrong_rules:
             return False
-        return trial.left
+        return trial.left or self._is_excused(trial)
 
     def apply(self, trial: Trial) -> Trial:
         units = _units_where_saturated(trial)
         if units is not None and trial.fails:
-            after = self._with_rules(trial, units)
+            both = zip(trial.compared, units, strict=True)
+            after = trial.with_compared([self._ruled(trial, *pair) for pair in both], self.name)
             if not after.fails:
                 return after
         if units is not None and (replayed := self._beside_replay(trial)) is not None:
             pairs = zip(trial.compared, replayed.compared, strict=True)
-            compared = [self._replaced(replayed, *pair) for pair in pairs]
-            after = trial.with_compared(compared, self.name)
+            judged = [self._judged(replayed, *pair) for pair in pairs]
+            after = trial.with_compared([one for one, _ in judged], self.name)
+            if any(wrong for _, wrong in judged):
+                after = replace(after, column=replayed.column, decided_by=self.name)
+                return replace(after, confirmed=True)
+            kept = any(
+                one is before for (one, _), before in zip(judged, trial.compared, strict=True)
+            )
             if not after.left:
-                return replace(after, column=replayed.column)
+                return after if kept else replace(after, column=replayed.column)
             if not after.fails:
                 return after
         if trial.fails:
             trial.columns.known.wrong_rules = True
         return trial
 
-    def _replaced(
-        self, replayed: Trial, one: ModeComparison, sharp: ModeComparison
-    ) -> ModeComparison:
-        """Returns the comparison `sharp` of the same with a replay in place of `one`, where that
-        and what the rules lose by rounding leave nothing.
-        """
-        alone = replace(replayed, compared=[sharp])
-        units = _units_where_saturated(alone)
-        if alone.fails and units is not None:
-            alone = self._with_rules(alone, units)
-        return one if alone.left else alone.compared[0]
+    @staticmethod
+    def _is_given(trial: Trial) -> bool:
+        """Returns whether the caller gave the reference."""
+        return trial.column.from_reference and trial.decided_by != ExactReplay.name
 
     @staticmethod
-    def _beside_replay(trial: Trial) -> Trial | None:
-        """Returns what is compared with differences as compared with a replay of f, if any."""
-        given = trial.column.from_reference and trial.decided_by != ExactReplay.name
-        found = None if given else trial.columns.replayed(trial.column.tangent)
+    def _is_excused(trial: Trial) -> bool:
+        """Returns whether nothing is left, and something may agree by rounding alone."""
+        own = trial.column.estimate.own_error
+        return trial.decided_by == ExactReplay.name and own is not None
+
+    def _beside_replay(self, trial: Trial) -> Trial | None:
+        """Returns the trial beside a replay of f, if there is one, with error bars of what the
+        rounding of its constants can do.
+        """
+        found = trial.columns.replayed_with_constants(trial.column.tangent)
         if found is None:
             return None
         return replace(trial, column=found, compared=trial.comparisons(found, final=True))
 
-    def _with_rules(self, trial: Trial, units: Sequence[Vector]) -> Trial:
-        """Returns the trial without what its rules lose by rounding."""
-        both = zip(trial.compared, units, strict=True)
-        return trial.with_compared([self._allowed(trial, *one) for one in both], self.name)
+    def _judged(
+        self, replayed: Trial, one: ModeComparison, sharp: ModeComparison
+    ) -> tuple[ModeComparison, bool]:
+        """Returns the comparison `sharp` of the same with a replay in place of `one` where that
+        leaves nothing but what the rules lose by rounding, and where they are wrong; and whether
+        they are.
+        """
+        fails = sharp.comparison.fails
+        if fails.any():
+            rows = _failing_rows(sharp)
+            ruled = _by_rules(replayed, sharp, rows)
+            if ruled is not None and self._are_wrong(replayed, ruled):
+                return sharp, True
+            units = _units_where_saturated(replace(replayed, compared=[sharp]))
+            if ruled is None or units is None:
+                return one, False
+            sharp = self._allowed(sharp, rows, ruled, units[0])
+        left = sharp.comparison.fails | sharp.comparison.undecided
+        return (one if left.any() else sharp), False
+
+    def _ruled(self, trial: Trial, one: ModeComparison, unit: Vector) -> ModeComparison:
+        """Returns the comparison without what its rules lose by rounding."""
+        rows = _failing_rows(one)
+        ruled = _by_rules(trial, one, rows) if rows else None
+        return one if ruled is None else self._allowed(one, rows, ruled, unit)
 
     @staticmethod
-    def _allowed(trial: Trial, one: ModeComparison, unit: Vector) -> ModeComparison:
-        """Returns the comparison without what its rules lose by rounding, where that is harmless
-        beside the unit of each row that fails; beside an exact reference it is left open.
+    def _are_wrong(replayed: Trial, ruled: Ruled) -> bool:
+        """Returns whether the rules, as they are in exact arithmetic, are not the derivative of f
+        as it is there, which no rounding has made. A program of f that compares, or ends iterations
+        early, may be another function for whoever wrote its rules.
+        """
+        estimator = replayed.columns.exact
+        if estimator is None or estimator.compares or estimator.iterates:
+            return False
+        if replayed.column.estimate.half_gap is not None or not ruled.seen:
+            return False
+        return bool(np.any(ruled.as_computed & ruled.fails & ~ruled.cut_off))
+
+    @staticmethod
+    def _allowed(
+        one: ModeComparison, rows: list[int], ruled: Ruled, unit: Vector
+    ) -> ModeComparison:
+        """Returns the comparison without what the rules of these rows lose by rounding, where that
+        is harmless beside the unit of each; beside an exact reference it is left open.
         """
         comparison = one.comparison
-        rows = [int(k) for k in np.flatnonzero(comparison.fails)]
-        exact = _by_rules(trial, one.kind, rows) if rows else None
-        if exact is None:
-            return one
-        values, bars, slack = exact
         automatic, error = comparison.automatic.copy(), comparison.error.copy()
-        lost = np.abs(automatic[rows] - values)
-        automatic[rows], error[rows] = values, error[rows] + bars
-        right = ~replace(comparison, automatic=automatic, error=error).fails[rows]
-        right &= np.isfinite(slack) & (lost <= slack)
-        right &= lost <= HARMLESS_UNITS * unit
+        right = ruled.as_computed & ~ruled.fails & (ruled.lost <= HARMLESS_UNITS * unit)
         # Who asks for digits wants to know of those that are lost.
         told = comparison.tolerance.exact
-        automatic[rows] = np.where(right & (not told), values, comparison.automatic[rows])
-        error[rows] = np.where(right, error[rows] + told * lost, comparison.error[rows])
+        automatic[rows] = np.where(right & (not told), ruled.values, automatic[rows])
+        error[rows] += np.where(right, ruled.bars + told * ruled.lost, 0.0)
         return one.but(automatic=automatic, error=error)
+
+
+def _failing_rows(one: ModeComparison) -> list[int]:
+    """Returns the rows that fail, or the worst of them where each takes an evaluation."""
+    fails = one.comparison.fails
+    return worst_entries(one.comparison, fails, Tally.KEPT if one.kind == "rows" else fails.size)
 
 
 def _units_where_saturated(trial: Trial) -> list[Vector] | None:
@@ -2093,8 +2138,8 @@ def _units_where_saturated(trial: Trial) -> list[Vector] | None:
     """
     units = []
     for one in trial.compared:
-        rows = [int(k) for k in np.flatnonzero(one.comparison.fails)]
-        if one.kind == "rows" and len(rows) > Tally.KEPT:  # each takes an evaluation
+        rows = _failing_rows(one)
+        if len(rows) < np.count_nonzero(one.comparison.fails):
             return None
         unit = _unit_of_rules(trial, one, rows) if rows else np.zeros(0)
         if np.any(one.comparison.difference[rows] > LOST_UNITS_OF_RULE * unit):
@@ -2137,32 +2182,60 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
     return np.asarray(columns.tolerance.coarsest * weight * sizes)
 
 
-def _by_rules(trial: Trial, kind: RowKind, rows: list[int]) -> tuple[Vector, Vector, Vector] | None:
-    """Returns what the rules give for these rows in exact arithmetic, how far that may be off, and
-    how far rounding may take them from it.
-    """
-    columns, v = trial.columns, trial.column.vector
+class Ruled(NamedTuple):
+    """What the rules give for some rows in exact arithmetic."""
+
+    values: Vector
+    bars: Vector
+    """How far these may be off."""
+    lost: Vector
+    """How far the automatic values are from these."""
+    as_computed: NDArray[np.bool_]
+    """Whether roundings of the rules may have made the automatic values of them."""
+    fails: NDArray[np.bool_]
+    """Whether they fail in place of the automatic values."""
+    cut_off: NDArray[np.bool_]
+    """Whether they say zero of something that moves. They may leave out what nobody sees, where
+    `tanh` is 1 to the last bit, and what was computed as zero may be a constant for a replay."""
+    seen: bool
+    """Whether no number in them was computed where the engine records nothing."""
+
+
+def _by_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Ruled | None:
+    """Returns what the rules give for these rows; `None` where they cannot be replayed."""
+    columns, v, comparison = trial.columns, trial.column.vector, one.comparison
     base, eps = columns.base.of or columns.base, columns.tolerance.coarsest
-    found = []
-    if kind == "each":
-        one = jvp_by_replay(base, trial.column.tangent, eps)
-        if one is None or one.own_error is None:
+    found: list[Sequence[Any]] = []
+    seen = True
+    for k in rows if one.kind == "rows" else rows[:1]:
+        if one.kind == "each":
+            rules = jvp_by_replay(base, trial.column.tangent, eps)
+        elif one.kind == "first":
+            rules = value_by_replay(base, eps)
+        else:
+            rules = vjp_by_replay(base, columns.cotangent(k), eps)
+        if rules is None:
             return None
-        value, error, own = (
-            columns.pushed(part, rows) for part in (one.value, one.error, one.own_error)
-        )
-        return value, error, own
-    for k in rows:
-        first = kind == "first"
-        one = (
-            value_by_replay(base, eps) if first else vjp_by_replay(base, columns.cotangent(k), eps)
-        )
-        if one is None or one.own_error is None:
-            return None
-        along, bars = v[: one.value.size], one.error + eps * np.abs(one.value)
-        found.append([one.value @ along, bars @ np.abs(along), one.own_error @ np.abs(along)])
-    values, bars, slack = np.array(found).T
-    return values, bars, slack
+        value, error, rounding, all_seen = rules
+        seen = seen and all_seen
+        if one.kind == "each":
+            parts = [columns.pushed(part, rows) for part in (value, error, rounding, value == 0)]
+            found += zip(*parts, strict=True)
+            continue
+        along, bars = v[: value.size], error + eps * np.abs(value)
+        size, zero = np.abs(along), (value == 0) & (along != 0)
+        if zero.any():
+            # What these outputs have nothing to do with is zero as well.
+            signs = np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)
+            zero &= base.reverse.row(base, signs)[: value.size] == 0
+        found.append([value @ along, bars @ size, rounding @ size, zero.any()])
+    values, bars, slack, cut_off = np.array(found, float).T
+    automatic, error = comparison.automatic.copy(), comparison.error.copy()
+    lost = np.abs(automatic[rows] - values)
+    automatic[rows], error[rows] = values, error[rows] + bars
+    fails = replace(comparison, automatic=automatic, error=error).fails[rows]
+    as_computed = np.isfinite(slack) & (lost <= slack)
+    return Ruled(values, bars, lost, as_computed, fails, cut_off != 0, seen)
 
 
 class MeanSlopes(Stage):
