@@ -71,6 +71,13 @@ LEAVES_ARRAYS = (
 )
 """The methods that hand a value to Python; what is computed from it there is not recorded."""
 
+DESCRIBES = frozenset(
+    getattr(torch.Tensor, name).__get__
+    for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf")
+)
+"""The attributes that have nothing to do with the values of a tensor. A call that reads one is no
+step, and to look at it as at other calls takes longer than a step of the program."""
+
 
 def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:
     """Contract: see `AutodiffBackend.trace`. The leaves of `x` are marked for differentiation."""
@@ -146,6 +153,8 @@ class _Recorder(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Records a call of PyTorch. Inside of it this mode is off."""
+        if func in DESCRIBES:
+            return func(*args)
         inside = threading.get_ident() in self._inside or torch.compiler.is_compiling()
         name = None if inside else name_of(func)
         if func is torch.autograd.grad and not inside:
