@@ -17,7 +17,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial, reduce
 from math import factorial
-from operator import and_, eq, ge, gt, le, lt, or_
+from operator import and_, eq, ge, gt, le, lt, methodcaller, or_
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -73,11 +73,11 @@ class Jets:
     def __init__(self, parts: Mapping[int, Balls]) -> None:
         """All parts are broadcast to the shape of the values."""
         self.shape = shape = np.shape(parts[0])
-        arrays = {key: np.asarray(part, object) for key, part in parts.items()}
-        self.parts = {  # NumPy takes as long to broadcast a few balls as they take to be multiplied
-            key: part if part.shape == shape else np.broadcast_to(part, shape)
-            for key, part in arrays.items()
-        }
+        self.parts: dict[int, Balls] = {}
+        for key, given in parts.items():
+            part = np.asarray(given, object)
+            # NumPy takes as long to broadcast a few balls as they take to be multiplied.
+            self.parts[key] = part if part.shape == shape else np.broadcast_to(part, shape)
 
     @property
     def value(self) -> Balls:
@@ -181,10 +181,8 @@ def lifted(value: Operand) -> Jets:
         return Jets({0: array})
     module = flint()
     make = module.acb if array.dtype.kind == "c" else module.arb
-    if array.dtype.kind in "iub":
-        return Jets({0: np.frompyfunc(lambda one: make(int(one)), 1, 1)(array)})
-    convert = complex if array.dtype.kind == "c" else float
-    return Jets({0: np.frompyfunc(lambda one: make(convert(one)), 1, 1)(array)})
+    wide = array.astype({"b": int, "f": float, "c": complex}.get(array.dtype.kind, array.dtype))
+    return Jets({0: np.frompyfunc(make, 1, 1)(wide)})  # of numbers of Python
 
 
 def zeros(shape: tuple[int, ...]) -> Balls:
@@ -202,7 +200,7 @@ def marks(question: Callable[..., bool], *arrays: Any) -> NDArray[np.bool_]:
     return np.asarray(np.frompyfunc(question, len(arrays), 1)(*arrays), bool)
 
 
-_ARE_ZERO = np.frompyfunc(lambda one: one.is_zero(), 1, 1)
+_ARE_ZERO = np.frompyfunc(methodcaller("is_zero"), 1, 1)
 
 
 def _is_zero(balls: Balls) -> NDArray[np.bool_]:
@@ -483,11 +481,6 @@ def remainder(x_: Operand, y_: Operand, whole: Callable[[Operand], Jets] = floor
 # -------------------------------------------------------------------- smooth functions
 
 
-def _call(name: str, *after: Any, **named: Any) -> Callable[..., Any]:
-    """Returns the method of balls that is called so."""
-    return lambda one, *others: getattr(one, name)(*others, *after, **named)
-
-
 def _f(name: str) -> Callable[..., Jets]:
     """Returns a function of the table, which is looked up when it is called."""
     return lambda *xs: FUNCTIONS[name](*xs)
@@ -547,7 +540,7 @@ def _bessel(kind: str, n: int) -> Callable[..., Jets]:
             return above(x) if kind == "i" else -above(x)
         return (signs[0] * below(x) + signs[1] * above(x)) / 2
 
-    return function_of(_call(f"bessel_{kind}", n), slope)
+    return function_of(methodcaller(f"bessel_{kind}", n), slope)
 
 
 def _polygamma(n: int) -> Callable[..., Jets]:
@@ -704,26 +697,30 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "reciprocal": function_of(lambda x: 1 / x, lambda x: -_f("square")(_f("reciprocal")(x))),
     "square": lambda x: lifted(x) * x,
     "pow": power,
-    "sqrt": _off(_positive, function_of(_call("sqrt"), lambda x: _f("rsqrt")(x) / 2)),
-    "rsqrt": _off(_positive, function_of(_call("rsqrt"), lambda x: _f("rsqrt")(x) / (-2 * x))),
+    "sqrt": _off(_positive, function_of(methodcaller("sqrt"), lambda x: _f("rsqrt")(x) / 2)),
+    "rsqrt": _off(
+        _positive, function_of(methodcaller("rsqrt"), lambda x: _f("rsqrt")(x) / (-2 * x))
+    ),
     "cbrt": function_of(
         lambda x: -(-x).root(3) if x < 0 else x.root(3), lambda x: _f("cbrt")(x) / (3 * x)
     ),
-    "exp": function_of(_call("exp"), _f("exp")),
+    "exp": function_of(methodcaller("exp"), _f("exp")),
     "exp2": lambda x: _exp(x * _f("log")(lifted(2))),
-    "expm1": function_of(_call("expm1"), _f("exp")),
-    "log": _off(_positive, function_of(_call("log"), _f("reciprocal"))),
-    "log1p": _off(lambda x: x > -1, function_of(_call("log1p"), lambda x: _f("reciprocal")(1 + x))),
+    "expm1": function_of(methodcaller("expm1"), _f("exp")),
+    "log": _off(_positive, function_of(methodcaller("log"), _f("reciprocal"))),
+    "log1p": _off(
+        lambda x: x > -1, function_of(methodcaller("log1p"), lambda x: _f("reciprocal")(1 + x))
+    ),
     "log2": lambda x: _f("log")(x) / _f("log")(2),
     "log10": lambda x: _f("log")(x) / _f("log")(10),
     "logaddexp": lambda x, y: _f("log")(_exp(x) + _exp(y)),
-    "sin": function_of(_call("sin"), _f("cos")),
-    "cos": function_of(_call("cos"), lambda x: -_f("sin")(x)),
-    "tan": function_of(_call("tan"), lambda x: 1 + _f("square")(_f("tan")(x))),
-    "asin": _off(_inside, function_of(_call("asin"), lambda x: _f("rsqrt")(1 - x * x))),
-    "acos": _off(_inside, function_of(_call("acos"), lambda x: -_f("rsqrt")(1 - x * x))),
+    "sin": function_of(methodcaller("sin"), _f("cos")),
+    "cos": function_of(methodcaller("cos"), lambda x: -_f("sin")(x)),
+    "tan": function_of(methodcaller("tan"), lambda x: 1 + _f("square")(_f("tan")(x))),
+    "asin": _off(_inside, function_of(methodcaller("asin"), lambda x: _f("rsqrt")(1 - x * x))),
+    "acos": _off(_inside, function_of(methodcaller("acos"), lambda x: -_f("rsqrt")(1 - x * x))),
     "atan": _off(
-        _inside, function_of(_call("atan"), lambda x: _f("reciprocal")(1 + x * x)), "real"
+        _inside, function_of(methodcaller("atan"), lambda x: _f("reciprocal")(1 + x * x)), "real"
     ),
     "atan2": _cut(
         lambda y, x: y.contains(0) and not x > 0,
@@ -733,15 +730,21 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
             lambda y, x: -y / (x * x + y * y),
         ),
     ),
-    "sinh": function_of(_call("sinh"), _f("cosh")),
-    "cosh": function_of(_call("cosh"), _f("sinh")),
-    "tanh": function_of(_call("tanh"), lambda x: _f("square")(_f("reciprocal")(_f("cosh")(x)))),
-    "asinh": _off(_inside, function_of(_call("asinh"), lambda x: _f("rsqrt")(1 + x * x)), "real"),
+    "sinh": function_of(methodcaller("sinh"), _f("cosh")),
+    "cosh": function_of(methodcaller("cosh"), _f("sinh")),
+    "tanh": function_of(
+        methodcaller("tanh"), lambda x: _f("square")(_f("reciprocal")(_f("cosh")(x)))
+    ),
+    "asinh": _off(
+        _inside, function_of(methodcaller("asinh"), lambda x: _f("rsqrt")(1 + x * x)), "real"
+    ),
     "acosh": _off(
         lambda x: x > 1,
-        function_of(_call("acosh"), lambda x: _f("rsqrt")(x - 1) * _f("rsqrt")(x + 1)),
+        function_of(methodcaller("acosh"), lambda x: _f("rsqrt")(x - 1) * _f("rsqrt")(x + 1)),
     ),
-    "atanh": _off(_inside, function_of(_call("atanh"), lambda x: _f("reciprocal")(1 - x * x))),
+    "atanh": _off(
+        _inside, function_of(methodcaller("atanh"), lambda x: _f("reciprocal")(1 - x * x))
+    ),
     "hypot": lambda x, y: _sqrt(lifted(x) * x + lifted(y) * y),
     "abs": modulus,
     "sign": sign,
@@ -766,10 +769,12 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "xlogy": lambda x, y: _times_log(x, _f("log")(y)),
     "xlog1py": lambda x, y: _times_log(x, _f("log1p")(y)),
     "sinc": _sinc,
-    "erf": function_of(_call("erf"), _gauss),
-    "erfc": function_of(_call("erfc"), lambda x: -_gauss(x)),
+    "erf": function_of(methodcaller("erf"), _gauss),
+    "erfc": function_of(methodcaller("erfc"), lambda x: -_gauss(x)),
     "erfcx": lambda x: _exp(lifted(x) * x) * _f("erfc")(x),
-    "erfinv": function_of(_call("erfinv"), lambda x: _f("reciprocal")(_gauss(_f("erfinv")(x)))),
+    "erfinv": function_of(
+        methodcaller("erfinv"), lambda x: _f("reciprocal")(_gauss(_f("erfinv")(x)))
+    ),
     "ndtr": lambda x: _f("erfc")(-lifted(x) / _sqrt(2)) / 2,
     "log_ndtr": lambda x: _f("log")(_f("ndtr")(x)),
     "ndtri": function_of(
@@ -802,8 +807,8 @@ FUNCTIONS: dict[str, Callable[..., Jets]] = {
     "k0e": lambda x: _exp(x) * _f("k0")(x),
     "k1e": lambda x: _exp(x) * _f("k1")(x),
     "airy_ai": function_of(
-        _call("airy_ai"),
-        function_of(_call("airy_ai", derivative=1), lambda x: x * _f("airy_ai")(x)),
+        methodcaller("airy_ai"),
+        function_of(methodcaller("airy_ai", derivative=1), lambda x: x * _f("airy_ai")(x)),
     ),
 }
 """The elementwise functions of numbers, by their names in the vocabulary."""

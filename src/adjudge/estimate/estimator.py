@@ -171,9 +171,9 @@ class Estimator(ABC):
         """Returns the same estimator with other magnitudes of the outputs."""
         return replace(self, base=base)
 
-    def rounded(self, eps: float) -> Estimator | None:
+    def rounded(self, eps: float, units: float = LIKELY_UNITS) -> Estimator | None:
         """Returns what estimates with error bars of what rounding can do to a derivative with this
-        spacing at 1; `None` where that is not known.
+        spacing at 1, by so many units; `None` where that is not known.
         """
         return None
 
@@ -288,11 +288,11 @@ class ByReference(Estimator):
     """The latest exact replays, the oldest first: entries of one column are judged one by one, at
     x and at the same points beside it."""
 
-    def rounded(self, eps: float) -> ByReference | None:
+    def rounded(self, eps: float, units: float = LIKELY_UNITS) -> ByReference | None:
         exact = self.reference.reference
         if not isinstance(exact, Exact):
             return None
-        exact = replace(exact, rounding=Roundings(eps, LIKELY_UNITS))
+        exact = replace(exact, rounding=Roundings(eps, units))
         return replace(self, reference=replace(self.reference, reference=exact))
 
     def with_rounded_constants(self, eps: float) -> ByReference:
@@ -401,13 +401,9 @@ def by_reference(problem: Problem, base: Base, reference: Reference) -> ByRefere
     return ByReference(problem, base, reference=bound)
 
 
-def by_replay(
-    problem: Problem, base: Base, rounding: float = 0.0, work: int = UNASKED_EXACT_WORK
-) -> ByReference | None:
+def by_replay(problem: Problem, base: Base, work: int = UNASKED_EXACT_WORK) -> ByReference | None:
     """Returns the estimator that replays f exactly, as far as f can be replayed and that takes no
     more than so much `work`; else `None`. Records what f does at x.
-
-    With a spacing at 1 as `rounding` its error bars are what rounding can do.
     """
     # A recording holds every value of the program, and one of large arrays would be dropped anyway.
     large = problem.X.size + base.Y.size > work // 10
@@ -419,8 +415,7 @@ def by_replay(
         or not flint_is_installed()
     ):
         return None
-    exact = Exact(work, Roundings(rounding) if rounding else None)
-    found = attempt(lambda: by_reference(problem, base, exact), NotSupportedError)
+    found = attempt(lambda: by_reference(problem, base, Exact(work)), NotSupportedError)
     most = UNASKED_GRADIENT_WORK * work / UNASKED_EXACT_WORK
     return found if found is not None and found.replays <= most else None
 

@@ -9,8 +9,8 @@ program approximates: a polynomial that stands for erf is judged as a polynomial
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -77,6 +77,12 @@ class Exact(Reference):
     bits: int = 2 * EXACT_BITS
     """The digits of `tangent` and `gradient`. The middles of balls with as few as a dtype has are
     what a plain computation in that dtype gives."""
+
+    latest: list[tuple[Program, Hashable, Estimate, int]] = field(
+        default_factory=list, repr=False, compare=False
+    )
+    """The latest derivative, which that with roundings begins with: of which program, and along
+    what."""
 
     @property
     def name(self) -> str:
@@ -148,8 +154,8 @@ class Exact(Reference):
             values = _outputs(program, replay(program, [], rounded, decides_otherwise))(0)
             return values, values
 
-        constants = replace(self, rounding=RoundedConstants(rounding))
-        exact = constants._refined(found, program, [], np.inf, count=_size(program))
+        exact, bits = self._without_roundings(found, program, [], count=_size(program))
+        exact = _widened(exact, bits, found, RoundedConstants(rounding), np.inf)
         with precision(EXACT_BITS):
             try:
                 wide = found(Roundings(rounding))[0]
@@ -181,7 +187,8 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return part(1), part(0)
 
-        return self._refined(found, program, tangents, v.length, count=_size(program))
+        along = v.vector.tobytes()
+        return self._refined(found, program, tangents, v.length, along, count=_size(program))
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -193,8 +200,8 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return np.concatenate([part(3), part(1)]), np.concatenate([part(2), part(0)])
 
-        size = 2 * _size(program)
-        return self._refined(found, program, tangents, v.length, count=size)
+        size, along = 2 * _size(program), (v.vector.tobytes(), t.tobytes())
+        return self._refined(found, program, tangents, v.length, along, count=size)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -209,8 +216,8 @@ class Exact(Reference):
                 np.concatenate([gradient(0), values(0)]),
             )
 
-        size = n + _size(program)
-        return self._refined(found, program, [tangent], v.length, count=size)
+        size, along = n + _size(program), (v.vector.tobytes(), w.tobytes())
+        return self._refined(found, program, [tangent], v.length, along, count=size)
 
     def tangent(self, link: Link, x: Vector, v: Vector) -> Vector:
         """Returns the derivatives of the outputs along `v`, NaN where a branch is not decided."""
@@ -243,6 +250,7 @@ class Exact(Reference):
         program: Program,
         tangents: Sequence[Sequence[Any]],
         length: float,
+        along: Hashable,
         *,
         count: int,
     ) -> Estimate:
@@ -254,7 +262,28 @@ class Exact(Reference):
             program: The function.
             tangents: The tangents of a replay of it.
             length: The scale of x along the tangent.
+            along: What tells this derivative of the program from others.
             count: How many derivatives there are.
+        """
+        if self.latest and self.latest[0][0] is program and self.latest[0][1] == along:
+            exact, bits = self.latest[0][2:]
+        else:
+            exact, bits = self._without_roundings(found, program, tangents, count=count)
+            self.latest[:] = [(program, along, exact, bits)]
+        if self.rounding is None:
+            return exact
+        return _widened(exact, bits, found, self.rounding, length)
+
+    @staticmethod
+    def _without_roundings(
+        found: Callable[[Roundings | None], tuple[Balls, Balls]],
+        program: Program,
+        tangents: Sequence[Sequence[Any]],
+        *,
+        count: int,
+    ) -> tuple[Estimate, int]:
+        """Returns the derivative of the program as it is, with as many digits as show it, and their
+        number in bits.
         """
         bits, last = EXACT_BITS, np.full(count, np.inf)
         while True:
@@ -265,7 +294,7 @@ class Exact(Reference):
                     if bits < MOST_EXACT_BITS:
                         bits *= 4
                         continue
-                    return _unknown(count, error)
+                    return _unknown(count, error), bits
                 value, radius = _floats(balls)
             wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
             if not wide.any() or bits >= MOST_EXACT_BITS:
@@ -289,23 +318,35 @@ class Exact(Reference):
                 method = _doubtful(Doubt(culprit, why))
                 if jumps:
                     half_gap = np.where(lost, np.inf, 0.0 if half_gap is None else half_gap)
-        own = None
-        if self.rounding is not None:
-            # Roundings of operations are far wider than what is left with few bits.
-            with precision(EXACT_BITS if self.rounding.of_values else bits):
-                # Where a rounded number may leave the domain or change a decision, rounding may
-                # make anything of it.
-                try:
-                    wide, values = found(self.rounding)
-                    loose = _floats(wide, value)[1]
-                    own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
-                    if self.rounding.of_values:
-                        loose = loose + _floats(values)[1] / length
-                    bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
-                except DoubtError:
-                    own = bar = np.where(np.isnan(bar), bar, np.inf)
         moved = (value != 0) | (radius > 0)
-        return Estimate(value, bar, moved, method, half_gap, own_error=own, balls=balls)
+        return Estimate(value, bar, moved, method, half_gap, balls=balls), bits
+
+
+def _widened(
+    exact: Estimate,
+    bits: int,
+    found: Callable[[Roundings | None], tuple[Balls, Balls]],
+    rounding: Roundings,
+    length: float,
+) -> Estimate:
+    """Returns an estimate that took so many bits with error bars of what roundings can do."""
+    if exact.balls is None:  # a branch that is not decided
+        return exact
+    bar = exact.error
+    # Roundings of operations are far wider than what few bits leave.
+    with precision(EXACT_BITS if rounding.of_values else bits):
+        # Where a rounded number may leave the domain or change a decision, rounding may make
+        # anything of it.
+        try:
+            wide, values = found(rounding)
+            loose = _floats(wide, exact.value)[1]
+            own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
+            if rounding.of_values:
+                loose = loose + _floats(values)[1] / length
+            bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
+        except DoubtError:
+            own = bar = np.where(np.isnan(bar), bar, np.inf)
+    return exact.but(error=bar, own_error=own)
 
 
 @cache

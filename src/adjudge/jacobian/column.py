@@ -19,6 +19,7 @@ from adjudge.constants import (
     ENDLESS_EXPONENTS,
     ENTRY_FLOOR,
     MEASURED_BARS,
+    ROUNDING_UNITS,
     SHARED_SIGNIFICANT,
     SIGNIFICANT_PART,
     SUMMED_OUTPUTS,
@@ -166,11 +167,17 @@ class Columns:
         spacing of a dtype at 1, can do; `None` where there is none.
         """
         key = rounding, self.replay_work
-        if key not in self.replay:
-            base = self.base.of or self.base
-            found = by_replay(self.problem, base, rounding, self.replay_work)
-            self.replay[key] = None if found is None else replace(found, base=self.base)
-        return self.replay[key]
+        if key in self.replay:
+            return self.replay[key]
+        if rounding:
+            found = self.by_replay()
+            found = found and found.rounded(rounding, ROUNDING_UNITS)
+            found = found and replace(found, replayed={})
+        else:
+            found = by_replay(self.problem, self.base.of or self.base, self.replay_work)
+            found = found and replace(found, base=self.base)
+        self.replay[key] = found
+        return found
 
     def replayed(self, tangent: Tangent, rounding: float = 0.0) -> Column | None:
         """Returns the estimate by an exact replay of f; `None` where there is none."""
