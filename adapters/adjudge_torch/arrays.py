@@ -51,8 +51,14 @@ class TorchArrays(ArrayOperations):
         return ["float64", "float32", "float16", "bfloat16", "complex128", "complex64"]
 
     def to_host(self, array: Array, like: Array | None = None) -> HostArray:
+        pattern = array if like is None else like
+        plain = type(array) in PLAIN and array.layout is pattern.layout is torch.strided
+        plain = plain and not array.is_nested
         try:
-            return self._values(array, like)
+            # force: conjugate and negative views and zero tensors (of forward AD) become values
+            if plain and array.dtype is torch.float64 and array.is_cpu:  # as most are
+                return np.array(array.numpy(force=True))
+            return self._values(array, pattern, plain=plain)
         except RuntimeError as error:
             if torch._C._functorch.is_functorch_wrapped_tensor(array):
                 error.add_note(
@@ -63,18 +69,13 @@ class TorchArrays(ArrayOperations):
                 )
             raise
 
-    def _values(self, array: Array, like: Array | None) -> HostArray:
-        """Returns what `to_host` does."""
-        pattern = array if like is None else like
+    def _values(self, array: Array, pattern: Array, *, plain: bool) -> HostArray:
+        """Returns what `to_host` does; `plain` are strided tensors of PyTorch itself."""
         if array.is_nested:  # it has no shape
             raise InputError(
                 f"a nested tensor of {array.size(0)} tensors, {_name(array.dtype)}, has no shape",
                 "pass its tensors as a list, of which the function makes a nested tensor",
             )
-        plain = type(array) in PLAIN and array.layout is pattern.layout is torch.strided
-        # force: conjugate and negative views and zero tensors (of forward AD) become values
-        if plain and array.dtype is torch.float64 and array.is_cpu:  # as most are
-            return np.array(array.numpy(force=True))
         tensor = array.detach()
         if tensor.is_meta:
             raise self.lacks("reading a tensor on device 'meta'", VALUELESS)

@@ -321,6 +321,8 @@ class _Watching(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        if func in DESCRIBES:
+            return func(*args)
         given = kwargs or {}
         operands = [one for one in _tensors((*args, *given.values())) if is_inexact(one)]
         name = getattr(func, "__name__", "")
@@ -362,6 +364,13 @@ class _Watching(TorchFunctionMode):
             known = None
         return known is not None
 
+
+DESCRIBES = frozenset(
+    getattr(torch.Tensor, name).__get__
+    for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf")
+)
+"""The attributes that have nothing to do with the numbers of a tensor. To look at a call that reads
+one, as at other calls, takes longer than an operator."""
 
 HANDED_OUT = ("numpy", "__array__", "__dlpack__", "data_ptr", "storage", "untyped_storage")
 """The methods by which others than operators may write into a tensor."""

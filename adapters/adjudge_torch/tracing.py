@@ -46,7 +46,7 @@ from adjudge.engine import (
 )
 from adjudge.errors import Catching, Source, mark, running
 from adjudge_torch.environment import default_device
-from adjudge_torch.precision import memory_of
+from adjudge_torch.precision import DESCRIBES, memory_of
 
 ENGINE = str(Path(torch.__file__).parent)
 
@@ -70,13 +70,6 @@ LEAVES_ARRAYS = (
     *("__bool__", "__int__", "__index__", "__float__", "__complex__"),
 )
 """The methods that hand a value to Python; what is computed from it there is not recorded."""
-
-DESCRIBES = frozenset(
-    getattr(torch.Tensor, name).__get__
-    for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "is_leaf")
-)
-"""The attributes that have nothing to do with the values of a tensor. A call that reads one is no
-step, and to look at it as at other calls takes longer than a step of the program."""
 
 
 def trace(f: FlatFunction, x: Arrays, environment: Environment) -> Trace:

@@ -205,23 +205,21 @@ def of_second_order(
 # -- the report of all judgements
 
 
-def _zeros(tallies: Sequence[Tally]) -> float:
-    """Returns the part of the entries of reverse mode that is zero, and not weighed."""
-    entries = sum(tally.inputs.entries for tally in tallies)
-    return 1 - sum(tally.inputs.weighed for tally in tallies) / entries if entries else 0.0
-
-
-def _power(tallies: Sequence[Tally]) -> dict[float, float]:
-    weighed, shown = 0, dict.fromkeys(ERRORS, 0.0)
+def _power(tallies: Sequence[Tally]) -> tuple[dict[float, float], float]:
+    """Returns how likely each of `ERRORS` in a single entry would have shown, and the part of the
+    entries of reverse mode that is zero, and not weighed.
+    """
+    entries, weighed, shown = 0, 0, dict.fromkeys(ERRORS, 0.0)
     for tally in tallies:
-        outputs = tally.outputs.weighed
-        weighed += tally.inputs.weighed
+        count, inputs, of_inputs = tally.inputs.counts()
+        _, outputs, of_outputs = tally.outputs.counts()
+        entries, weighed = entries + count, weighed + inputs
         # An entry shows where its input does and its output does.
-        for error, one, other in zip(ERRORS, tally.inputs.shown, tally.outputs.shown, strict=True):
+        for error, one, other in zip(ERRORS, of_inputs, of_outputs, strict=True):
             shown[error] += one * (other / outputs if outputs else 1.0)
     for error in ERRORS if weighed else ():
         shown[error] /= weighed
-    return shown if weighed else {}
+    return shown if weighed else {}, 1 - weighed / entries if entries else 0.0
 
 
 def stages_of(reports: Iterable[Report]) -> dict[str, StageCount]:
@@ -287,8 +285,8 @@ def _by_name(f: Callable[..., Any], findings: Iterable[Finding]) -> tuple[Findin
 def _is_certified(verdict: Verdict, tallies: Sequence[Tally]) -> bool:
     """Returns whether intervals that are proven to contain the derivative decide the verdict."""
     if verdict is Verdict.PASS:
-        compared = sum(tally.compared for tally in tallies)
-        return 0 < compared == sum(tally.proved for tally in tallies)
+        compared = sum([tally.compared for tally in tallies])
+        return 0 < compared == sum([tally.proved for tally in tallies])
     failing = [
         entry
         for tally in tallies
@@ -360,7 +358,7 @@ def report_of(
     for way, row in rows.items() if settings.modes else ():
         ways[way] = {mode: row[mode] for mode in modes if mode in row}
     verdict = worst(verdicts)
-    certified = _is_certified(verdict, tallies)
+    certified, (power, zeros) = _is_certified(verdict, tallies), _power(tallies)
     file, line = "", 0
     if verdict is not Verdict.PASS:
         orders = [len(mode) for mode, found in modes.items() if found is not Verdict.PASS]
@@ -381,8 +379,8 @@ def report_of(
             "resolution": resolution,
         },
         resolution=finest,
-        power=_power(tallies),
-        zeros=_zeros(tallies),
+        power=power,
+        zeros=zeros,
         stages={stage: StageCount(reached[stage], decided[stage]) for stage in reached},
         beyond=tuple([b for b in Beyond if b in beyond]) if beyond else (),
         provenance=provenance_of(problem, settings, full, note),

@@ -474,6 +474,8 @@ def problem_of(
 def reference_of(options: Options) -> Reference | None:
     """Returns the reference that the options name. Raises `InputError` where it is none."""
     given = options.get("reference")
+    if given is None:
+        return None
     if isinstance(given, str) and given == "exact":
         require_flint()
         return Exact()

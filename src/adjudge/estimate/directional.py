@@ -491,7 +491,8 @@ def _bends(sample: Sample, base: Base, part: slice = ALL) -> Vector:
         bends /= 2
         bends -= base.values[part]
         bends /= abs(sample.step)
-    return np.nan_to_num(bends, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
+    bends[~np.isfinite(bends)] = 0.0
+    return bends
 
 
 def with_jumps(

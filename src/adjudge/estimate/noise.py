@@ -51,7 +51,15 @@ from adjudge.estimate.directional import (
     with_steps,
 )
 from adjudge.estimate.stencils import Sample, combined, ladder
-from adjudge.floats import EPS, FORMATS, QUANTILE_ENTRIES, Vector, chunks, lowest_bit
+from adjudge.floats import (
+    EPS,
+    FORMATS,
+    QUANTILE_ENTRIES,
+    Vector,
+    chunks,
+    lowest_bit,
+    repeated,
+)
 from adjudge.problem import Base, Problem, Purpose, at_once, evaluate
 
 SIGNIFICANT_BITS = {name: FORMATS[name].bits for name in ("float32", "float16", "bfloat16")}
@@ -226,7 +234,7 @@ def noise_inside(problem: Problem, base: Base) -> Vector:
         return noise_inside(problem, base.of)[base.chosen]
     if "noise inside" not in base.seen:
         # one zero, broadcast, takes no memory
-        eps, noise = _seen_eps(problem, base), np.broadcast_to(0.0, base.whole.size)
+        eps, noise = _seen_eps(problem, base), repeated(0.0, base.whole.size)
         if eps > max(base.coarsest_eps, NARROW_EPS) and problem.counts.allows(20):
             over = partial(_noise_over, problem, base, problem.origin)
             noise = reduce(np.fmin, (over(eps**k)[0] for k in INSIDE_POWERS))

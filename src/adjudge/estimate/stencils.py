@@ -88,8 +88,11 @@ class Estimate:
 
     def of(self, part: slice | NDArray[np.intp]) -> Estimate:
         """Returns the estimate of some of the outputs."""
-        own = [(name, getattr(self, name)) for name in BY_OUTPUT]
-        return self.but(**{name: one if one is None else one[part] for name, one in own})
+        some = {}
+        for name in BY_OUTPUT:
+            if (one := getattr(self, name)) is not None:
+                some[name] = one[part]
+        return replace(self, **some)
 
     def but(self, **changes: Any) -> Estimate:
         """Returns the estimate with other values of these fields."""

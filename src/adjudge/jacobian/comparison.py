@@ -635,24 +635,16 @@ class Power:
         np.maximum(known, levels, out=known, where=(known > 0) if again else True)
         return int(np.count_nonzero(levels == 1))
 
-    @property
-    def weighed(self) -> int:
-        """How many entries have a part in what was compared."""
-        return sum(int(np.count_nonzero(levels)) for levels in self.levels.values())
-
-    @property
-    def entries(self) -> int:
-        """How many entries there are, with those that have no part in it since they are zero."""
-        return sum(levels.size for levels in self.levels.values())
-
-    @property
-    def shown(self) -> list[int]:
-        """How many of them would show, for each of `ERRORS`."""
-        every = [
-            [int(np.count_nonzero(levels > k)) for k in range(1, len(ERRORS) + 1)]
-            for levels in self.levels.values()
-        ]
-        return np.sum(every, axis=0, dtype=int).tolist() if every else [0] * len(ERRORS)
+    def counts(self) -> tuple[int, int, list[int]]:
+        """Returns how many entries there are, with those that have no part in what was compared
+        since they are zero; how many have one; and how many would show, for each of `ERRORS`.
+        """
+        entries, reached = 0, [0] * (len(ERRORS) + 1)
+        for levels in self.levels.values():
+            entries += levels.size
+            for k in range(len(reached)):
+                reached[k] += int(np.count_nonzero(levels > k))
+        return entries, reached[0], reached[1:]
 
 
 @dataclass

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from adjudge.constants import ENTRY_FLOOR
+from adjudge.constants import ENTRY_FLOOR, LIKELY_UNITS
 from adjudge.estimate import Column, Effort, Estimator, Slopes
 from adjudge.findings import Enclosure
 from adjudge.floats import Vector
@@ -43,8 +43,8 @@ class RememberingEstimator(Estimator):
     def at(self, point: Vector) -> Estimator:  # type: ignore[override]  # another point, another tangent
         return self.asked.at(point)
 
-    def rounded(self, eps: float) -> Estimator | None:
-        return self.asked.rounded(eps)
+    def rounded(self, eps: float, units: float = LIKELY_UNITS) -> Estimator | None:
+        return self.asked.rounded(eps, units)
 
     def _first(self, v: Tangent) -> Column:
         if not self.first:

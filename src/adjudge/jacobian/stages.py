@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -233,27 +233,27 @@ class Trial:
     decided_by: str = TWO_EVALUATIONS
     """The name of the last stage that changed a comparison."""
 
-    @property
+    @cached_property
     def shared(self) -> bool:
         """Whether several leaves share the tangent."""
         return len(self.column.tangent.leaves) > 1
 
-    @property
+    @cached_property
     def agrees_clearly(self) -> bool:
         """Whether all entries agree beyond doubt."""
         return all(map(attrgetter("comparison.agrees_clearly"), self.compared))
 
-    @property
+    @cached_property
     def fails(self) -> int:
         """The number of entries that fail."""
         return sum(int(np.count_nonzero(c.fails)) for _, c, _ in self.compared)
 
-    @property
+    @cached_property
     def open(self) -> int:
         """The number of entries that are left open."""
         return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
 
-    @property
+    @cached_property
     def agrees(self) -> bool:
         """Whether all entries agree, however wide their error bars are."""
         return all(bool(np.all(comparison.agrees)) for _, comparison, _ in self.compared)
@@ -282,7 +282,7 @@ class Trial:
                 return True
         return False
 
-    @property
+    @cached_property
     def left(self) -> bool:
         """Whether an entry fails or is open."""
         return any(bool(np.any(c.fails | c.undecided)) for _, c, _ in self.compared)

@@ -778,7 +778,7 @@ class Table:
         doubt = look(trial, self.examined)
         if trial.shared and not (alone or doubt) and self._hidden(trial) == set(tangent.leaves):
             doubt = Doubt.HIDDEN
-        return replace(trial, doubt=doubt)
+        return replace(trial, doubt=doubt) if doubt else trial
 
     def _far_off(self, trial: Trial) -> Trial | None:
         """Returns a trial that is off beyond doubt with an estimate whose truncation is known;

@@ -47,7 +47,7 @@ from adjudge.errors import (
     value_or_error,
 )
 from adjudge.findings import InSequence
-from adjudge.floats import QUANTILE_ENTRIES, Vector, scale
+from adjudge.floats import QUANTILE_ENTRIES, Vector, repeated, scale
 from adjudge.limits import limits
 from adjudge.problem.ahead import Begun
 from adjudge.problem.calls import (
@@ -261,12 +261,13 @@ def first_order(
         arguments = replace(arguments, backend=hand)
     user = _UserFunction(function, counts or Counts(), bounds, directions, outputs)
     problem = user.at(arguments)
+    # Without leaves of its own, what f closes over may be narrow.
+    if problem.x and problem.X.double:  # as most are
+        return replace(problem, anew=partial(user.at, arguments))
     if not isinstance(function, ByHand) and _computes_no_products(problem):
         arguments = replace(arguments, backend=replaced(arguments.backend, no_products=True))
         problem = user.at(arguments)
-    # Without leaves of its own, what f closes over may be narrow.
-    wide = all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x)
-    if problem.x and (problem.X.double or wide):
+    if problem.x and all(problem.backend.arrays.eps(leaf) <= DOUBLE for leaf in problem.x):
         return replace(problem, anew=partial(user.at, arguments))
     given = [leaf.eps for leaf in problem.X.leaves]
     return replace(problem, widened=lambda to: user.at(arguments.widened(to), given=given))
@@ -422,10 +423,9 @@ class Base:
 
     def compared(self, values: Vector) -> Vector:
         """Returns outputs near x with zeros where they are left out, and NaN where they are not
-        finite at x otherwise: they have no difference then.
+        finite at x otherwise: they have no difference then. There are such where `raw` is kept.
         """
-        if self.raw is None:
-            return values
+        assert self.raw is not None
         return np.where(np.isfinite(self.raw), values, self.values)
 
     def again(self, values: Vector) -> Vector:
@@ -525,7 +525,7 @@ class Base:
         outputs are `alone`.
         """
         if self.alone:
-            return np.broadcast_to(0.0, self.whole.size)
+            return repeated(0.0, self.whole.size)
         if self.of is not None:
             return self.of._typical[self.chosen]
         usual, size = [], self.whole.modulus(self.values)
@@ -586,7 +586,8 @@ def evaluate(problem: Problem, base: Base, x: Vector, purpose: Purpose | Move) -
         if ahead is not None:
             ahead.key = None
     del point
-    return base.compared(base.whole.vector(backend, outputs, base.arrays))
+    values = base.whole.vector(backend, outputs, base.arrays)
+    return values if base.raw is None else base.compared(values)
 
 
 def _key(problem: Problem, x: Vector) -> Hashable:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from adjudge.constants import COARSE_EPS, UNDERFLOW_MARGIN
 from adjudge.engine import ArrayInfo, Arrays, AutodiffBackend, HostArray, MaybeArrays
 from adjudge.errors import InputError, NotSupportedError, Source, mark
-from adjudge.floats import FORMATS, Format, Vector
+from adjudge.floats import FORMATS, Format, Vector, repeated
 
 DOUBLE = float(np.finfo(np.float64).eps)
 """The spacing of float64 at 1."""
@@ -232,8 +232,8 @@ class Space:
 
     def by_leaf(self, numbers: Sequence[float]) -> Vector:
         """Returns for each coordinate the number of its leaf; not to be written to."""
-        if len(numbers) == 1:  # broadcast, it takes no memory
-            return np.broadcast_to(np.float64(numbers[0]), self.size)
+        if len(numbers) == 1:
+            return repeated(numbers[0], self.size)
         return np.repeat(np.array(numbers, float), [leaf.size for leaf in self.leaves])
 
     def modulus(

@@ -208,8 +208,8 @@ class LinearRule:
             elif turned is not None and equal_entries(scaled, first):
                 # to rounding, since entries may be added in another order
                 yield from self.layout_matters((turned, scaled), u, Layout.TURNED)
-        yield from self._not_finite(u, factor, scaled, first)
         if not equal_entries(scaled, first):
+            yield from self._not_finite(u, factor, scaled, first)
             pairs = [(first, apply(u))]
             if equal_entries(*pairs[0]):
                 # Two runs out of three may agree by chance.
