@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -42,16 +43,16 @@ def recording_ends(y: Arrays, x: Arrays) -> RecordingEnds | None:
     return RecordingEnds(tuple(reached), tuple(captured), tuple(dict.fromkeys(forward_rules)))
 
 
-def _nodes(y: Arrays, last: Collection[Any] = ()) -> Iterator[Any]:
-    """Yields every node of the tape of `y` once. It does not go on behind those in `last`."""
+def _nodes(y: Arrays, last: Collection[Any] = ()) -> Iterable[Any]:
+    """Returns every node of the tape of `y` once. It does not go on behind those in `last`."""
     nodes: list[Any] = [output.grad_fn for output in y]
-    seen: set[Any] = {None}
+    seen: dict[Any, None] = {}
     for node in nodes:  # it grows on the way
-        if node not in seen:
-            seen.add(node)
-            yield node
+        if node is not None and node not in seen:
+            seen[node] = None
             if node not in last:
-                nodes += [following for following, _ in node.next_functions]
+                nodes += map(itemgetter(0), node.next_functions)
+    return seen
 
 
 def implicit_samplers(y: Arrays) -> list[str]:

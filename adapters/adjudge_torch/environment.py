@@ -476,12 +476,13 @@ def _places() -> tuple[tuple[str, ...], tuple[Any, ...], tuple[str, ...]]:
 def _now() -> tuple[Any, ...]:
     """Returns the defaults, and every setting of precision as it takes effect, to be compared."""
     _, places, reductions = _places()
-    found: list[Any] = [setting.read() for setting in _DEFAULTS]
+    found: list[Any] = list(map(operator.call, _READ_DEFAULTS))
     found += map(_OWN_PRECISION, places)
     found += map(partial(getattr, torch.backends.cuda.matmul), reductions)
     return (*found, _older("matmul"), _older("cudnn"))
 
 
+_READ_DEFAULTS = tuple(setting.read for setting in _DEFAULTS)
 _OWN_PRECISION = operator.attrgetter("fp32_precision")
 
 

@@ -331,15 +331,16 @@ class _Watching(TorchFunctionMode):
             unknown = []  # of these operands the shapes alone are read
         result = func(*args, **given)
         results = [one for one in _tensors(result) if is_inexact(one)]
-        changed = set(map(_memory, operands[:1])) if _in_place(name) else set()
-        made = set(map(_memory, results)) - changed
-        read = [one for one in unknown if _memory(one) not in self._blank]
-        if not made <= set(map(_memory, operands)):  # more than views of blank ones
-            filled = [one for one in unknown if _memory(one) in self._blank]
-            self.dtypes.update(one.dtype for one in filled)
+        at = {id(one): _memory(one) for one in (*operands, *results)}
+        changed = {at[id(operands[0])]} if operands and _in_place(name) else set()
+        made = {at[id(one)] for one in results} - changed
+        read = [one for one in unknown if at[id(one)] not in self._blank]
+        if not made <= {at[id(one)] for one in operands}:  # more than views of blank ones
+            filled = [one for one in unknown if at[id(one)] in self._blank]
+            self.dtypes.update([one.dtype for one in filled])
             read += filled
         for leaf in results:
-            address = _memory(leaf)
+            address = at[id(leaf)]
             if read or ("empty" in name and not address):  # who writes into it is not seen
                 self.dtypes.add(leaf.dtype)
                 self._constants.pop(address, None)
@@ -348,7 +349,7 @@ class _Watching(TorchFunctionMode):
             elif address and (address not in self._blank or address in changed):
                 self._constants[address] = leaf, _version(leaf)
         for leaf in operands:
-            address = _memory(leaf)
+            address = at[id(leaf)]
             if name in HANDED_OUT and self._constants.pop(address, None) is not None:
                 self.dtypes.add(leaf.dtype)
             elif not read and (address in self._constants or address in changed):

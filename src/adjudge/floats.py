@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -25,10 +25,11 @@ CHUNK = 2**16
 takes little memory."""
 
 
-def chunks(size: int) -> Iterator[slice]:
-    """Yields the parts of an array of that size that are worked on at a time, at least one."""
-    for start in range(0, max(size, 1), CHUNK):
-        yield slice(start, min(start + CHUNK, size))
+def chunks(size: int) -> Sequence[slice]:
+    """Returns the parts of an array of that size that are worked on at a time, at least one."""
+    if size <= CHUNK:
+        return (slice(0, size),)
+    return [slice(start, min(start + CHUNK, size)) for start in range(0, size, CHUNK)]
 
 
 @cache

@@ -218,9 +218,11 @@ class Matrix:
         with an error of 5 %, or stayed open. What is open is judged by these alone.
         """
         known = next(iter(self._known.values()), None)
-        if known is None or known.outcome.verdict is Verdict.FAIL:
+        if known is None:
             return self
         leaves = known.base.whole.leaves[-len(self.problem.output_names()) :]
+        if len(leaves) == 1 or known.outcome.verdict is Verdict.FAIL:
+            return self
         least = max((leaf.eps for leaf in self.problem.X.leaves), default=0.0)
         by_eps: dict[float, list[str]] = {}
         for leaf in leaves:

@@ -120,7 +120,7 @@ def _note_of(
     settings: Settings, double: DoublePrecision | None, outcomes: Sequence[Judgement]
 ) -> str:
     """How the check was made, for the line of provenance."""
-    casts = any(outcome.past_casts for outcome in outcomes)
+    casts = any(map(attrgetter("past_casts"), outcomes))
     casts |= double is not None and double.judged_past_casts
     if settings.reference is not None:
         in_double = double if double is not None and double.refused is None else None
@@ -325,7 +325,7 @@ def report_of(
     beyond: set[Beyond] = set()
     reached, decided = Counter[str](), Counter[str]()
     spent, rtol, resolution = problem.counts, 0.0, 0.0
-    full = bool(outcomes) and all(outcome.full for outcome in outcomes)
+    full = bool(outcomes) and all(map(attrgetter("full"), outcomes))
     counts = dict.fromkeys(("comparisons", "nonzero", "failed", "undecided", "identities"), 0)
     counts |= {"evaluations": spent.evaluations, "vjps": spent.vjps, "jvps": spent.jvps}
     counts["probes"] = 0

@@ -185,7 +185,7 @@ class Judgement:
     @property
     def coarse(self) -> bool:
         """Whether this did not pass, or shows no more than numbers of sixteen bits would."""
-        shown = max([0.0, *(one.resolution for one in self.tallies)])
+        shown = max([0.0, *[one.resolution for one in self.tallies]])
         return shown > COARSE_EPS or self.verdict is not Verdict.PASS
 
     @property
@@ -472,6 +472,8 @@ class _Case:
 
     def _leave_out_what_noise_makes(self) -> None:
         """Leaves out the identities of a rule that has another value at each call: none holds."""
+        if not self.found.findings:
+            return
         noisy = self._noisy_modes
         self.found.findings = [
             finding

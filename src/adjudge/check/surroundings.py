@@ -121,7 +121,8 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         ExitStack() as buffers,
     ):
         held = held_by(f, environment)
-        buffers.enter_context(keeping_attributes(held.parts))
+        if held.parts:
+            buffers.enter_context(keeping_attributes(held.parts))
         buffers.enter_context(environment.keeping_gradients(held.objects))
         for backend, arrays in held.buffers:
             buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
@@ -367,6 +368,8 @@ def flat_inputs(problem: Problem, outcomes: Sequence[Judgement]) -> list[int]:
     """Returns the indices of the inputs of which a PASS says little: their gradient is zero, and
     that of other inputs is not. A gradient that is wrong by a factor would be zero as well.
     """
+    if len(problem.X.leaves) == 1:
+        return []
     image = outcomes[0].images.get("R")
     passed = all(one.verdict is Verdict.PASS for one in outcomes)
     if image is None or not passed or not image[1].any():

@@ -627,15 +627,16 @@ class ProgramBuilder:
         several = isinstance(results, list | tuple)
         given = results if several else [results]
         recorded = tuple([self.host(one) for one in given])
-        if not any(isinstance(one, Ref) for one in operands):
+        used = _refs(operands)
+        if not used:
             return recorded if several else recorded[0]
         known = tuple([one if isinstance(one, Ref) else self.host(one) for one in operands])
-        coarsest = max(self._epss[one] for one in operands if isinstance(one, Ref))
+        coarsest = max(map(self._epss.__getitem__, used))
         refs = tuple([Ref(len(self.operations), k) for k in range(len(given))])
         for ref, one in zip(refs, given, strict=True):
             floating = not isinstance(one, HOST) and self.arrays.is_differentiable(one)
             self._epss[ref] = self.arrays.eps(one) if floating else coarsest
-        self.operations.append(operation(known, recorded, max(self._epss[ref] for ref in refs)))
+        self.operations.append(operation(known, recorded, max(map(self._epss.__getitem__, refs))))
         return refs if several else refs[0]
 
 

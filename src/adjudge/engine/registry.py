@@ -299,13 +299,18 @@ def buffers_of(f: object) -> tuple[AutodiffBackend, Arrays] | None:
     """Returns the engine of `f` and the arrays that it may write into, or `None` where it has none:
     see `AutodiffBackend.buffers`.
     """
-    found = ((backend, backend.buffers(f)) for backend in _backends_of(f))
-    return next((one for one in found if one[1]), None)
+    for backend in _backends_of(f):
+        if arrays := backend.buffers(f):
+            return backend, arrays
+    return None
 
 
 def parts_of(f: object) -> Sequence[object]:
     """Returns the objects that may bind their arrays anew: see `AutodiffBackend.parts`."""
-    return next(filter(None, (backend.parts(f) for backend in _backends_of(f))), ())
+    for backend in _backends_of(f):
+        if parts := backend.parts(f):
+            return parts
+    return ()
 
 
 def _backends_of(thing: object) -> Iterator[AutodiffBackend]:

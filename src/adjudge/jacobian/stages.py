@@ -246,12 +246,12 @@ class Trial:
     @cached_property
     def fails(self) -> int:
         """The number of entries that fail."""
-        return sum(int(np.count_nonzero(c.fails)) for _, c, _ in self.compared)
+        return sum([int(np.count_nonzero(c.fails)) for _, c, _ in self.compared])
 
     @cached_property
     def open(self) -> int:
         """The number of entries that are left open."""
-        return sum(int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared)
+        return sum([int(np.count_nonzero(c.undecided)) for _, c, _ in self.compared])
 
     @cached_property
     def agrees(self) -> bool:

@@ -898,28 +898,19 @@ class UserCalls:
             if isinstance(backend, HandBackend):
                 kept = tuple([_without_memory(backend, leaf) for leaf in tree.leaves])
             self.result = replace(tree, leaves=kept)
-            found = [
-                k
-                for k, leaf in enumerate(tree.leaves)
-                if backend.owns(leaf) and backend.arrays.is_differentiable(leaf)
-            ]
+            found, opaque, plain, self.of_others = [], [], [], {}
+            for k, (name, leaf) in enumerate(zip(tree.names, tree.leaves, strict=True)):
+                if backend.owns(leaf):
+                    found += [k] if backend.arrays.is_differentiable(leaf) else []
+                elif is_array_like(leaf):
+                    self.of_others[name] = type(leaf).__module__.partition(".")[0]
+                elif leaf is not None:
+                    plain.append(f"{name} ({type(leaf).__name__})")
+                    if _hides_arrays(leaf):
+                        opaque.append(f"{name} (of class {type(leaf).__name__})")
             chosen = found if self.wanted is None else _chosen(tree, found, self.wanted)
             self.differentiable = tuple(chosen)
-            self.opaque = tuple(
-                f"{name} (of class {type(leaf).__name__})"
-                for name, leaf in zip(tree.names, tree.leaves, strict=True)
-                if _hides_arrays(leaf)
-            )
-            self.of_others = {
-                name: type(leaf).__module__.partition(".")[0]
-                for name, leaf in zip(tree.names, tree.leaves, strict=True)
-                if is_array_like(leaf) and not backend.owns(leaf)
-            }
-            self.plain = tuple(
-                f"{name} ({type(leaf).__name__})"
-                for name, leaf in zip(tree.names, tree.leaves, strict=True)
-                if leaf is not None and not is_array_like(leaf)
-            )
+            self.opaque, self.plain = tuple(opaque), tuple(plain)
             self.signature = signature
             if chosen and tree.leaves[0] is result:  # and nothing else
                 self.single, self.single_type = (result.shape, result.dtype), type(result)
@@ -1127,12 +1118,12 @@ def _matched(like: Any, tree: Any, name: str, engine: AutodiffBackend) -> list[A
 
 
 def _hides_arrays(leaf: Any) -> bool:
-    """Returns whether this is an object that nobody knows how to take apart, and holds arrays.
+    """Returns whether this, which is no array, is an object that nobody knows how to take apart,
+    and holds arrays.
 
     Without it a wrong derivative of what it holds passes in silence.
     """
-    plain = leaf is None or is_number(leaf) or isinstance(leaf, str | bytes) or callable(leaf)
-    if plain or is_array_like(leaf):
+    if is_number(leaf) or isinstance(leaf, str | bytes) or callable(leaf):
         return False
 
     def held() -> bool:

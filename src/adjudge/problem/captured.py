@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -322,11 +322,13 @@ def _variables(f: object) -> Mapping[str, Any]:
         return {"self": f.__self__, **_variables(f.__func__)}
     if isinstance(f, FunctionType):
         around = {name: f.__globals__.get(name) for name in f.__code__.co_names}
-        cells = zip(f.__code__.co_freevars, f.__closure__ or (), strict=True)
         code, defaults = f.__code__, f.__defaults__ or ()
         names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
         around |= dict(zip(names, defaults, strict=True)) | (f.__kwdefaults__ or {})
-        return around | {name: attempt(partial(_content, cell)) for name, cell in cells}
+        for name, cell in zip(code.co_freevars, f.__closure__ or (), strict=True):
+            with suppress(ValueError):  # it is not assigned yet
+                around[name] = cell.cell_contents
+        return around
     if isinstance(f, dict):
         return {str(key): value for key, value in f.items()}
     if isinstance(f, list | tuple):
@@ -343,8 +345,3 @@ def _slots(kind: type) -> Sequence[str]:
     named = vars(kind).get("__slots__", ())
     names = (named,) if isinstance(named, str) else tuple(named)
     return [name for name in names if not name.startswith("__")]
-
-
-def _content(cell: CellType) -> Any:
-    """Returns the value of a variable. Raises `ValueError` where it is not assigned yet."""
-    return cell.cell_contents

@@ -121,6 +121,16 @@ def test_generators_that_a_function_closes_over_are_put_back_too(kind, seeds):
         assert number_of(generator) == number_of(untouched)
 
 
+def test_a_variable_that_a_function_closes_over_may_be_assigned_later():
+    def kernel(x):
+        return np.sin(x) if x.size else later
+
+    report = examine(ByHand(kernel, vjp=lambda x, w: w * np.cos(x)), X, seed=0)
+    later = None
+
+    assert report.verdict is Verdict.PASS
+
+
 @over_seeds(10)
 def test_a_generator_that_is_passed_as_an_input_is_put_back_too(seeds):
     def function(factor):
