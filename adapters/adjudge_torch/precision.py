@@ -608,5 +608,5 @@ def mapped(node: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(node, dict):
         return {key: mapped(child, change) for key, child in node.items()}
     if type(node) in (tuple, list):
-        return type(node)(mapped(child, change) for child in node)
+        return type(node)([mapped(child, change) for child in node])
     return node

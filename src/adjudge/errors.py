@@ -215,7 +215,7 @@ def attempt(call: Callable[[], Value], *expected: type[Exception]) -> Value | No
     try:
         return call()
     except Exception as error:
-        if not _caught(error, expected):
+        if not of_others(error, *expected):
             raise
         return None
 
@@ -227,7 +227,7 @@ def value_or_error(call: Callable[[], Value]) -> Value | Exception:
     try:
         return call()
     except Exception as error:
-        if not _caught(error, ()):
+        if not of_others(error):
             raise
         first = error
     with Catching() as again:
@@ -258,12 +258,15 @@ class Catching:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        if not isinstance(error, Exception) or not _caught(error, self.expected):
+        if not isinstance(error, Exception) or not of_others(error, *self.expected):
             return False
         self.error = error
         return True
 
 
-def _caught(error: Exception, expected: tuple[type[Exception], ...]) -> bool:
+def of_others(error: Exception, *expected: type[Exception]) -> bool:
+    """Returns whether the code of others raised this, outputs changed their shape, or it is one of
+    `expected`.
+    """
     foreign = source_of(error) is not Source.ADJUDGE and not isinstance(error, AdjudgeError)
     return foreign or isinstance(error, (UnstableOutputError, *expected))

@@ -561,7 +561,7 @@ class ProgramBuilder:
         kept = {ref.step for ref in (*_refs(known), *self._relied, *self._followed)}
         for number in reversed(range(len(self.operations))):
             if number in kept:
-                kept.update(ref.step for ref in _refs(self.operations[number].operands))
+                kept.update([ref.step for ref in _refs(self.operations[number].operands)])
         order = sorted(kept - {INPUT})
         steps = {old: new for new, old in enumerate(order)} | {INPUT: INPUT}
 

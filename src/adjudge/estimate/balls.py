@@ -90,7 +90,7 @@ class Jets:
         found = np.zeros(self.shape, bool)
         for key, part in self.parts.items():
             if key:
-                found |= ~_is_zero(part)
+                found |= ~is_zero(part)
         return found
 
     @property
@@ -146,7 +146,7 @@ class Jets:
         for key in (self.parts.keys() | other.parts.keys()) - {0}:
             both = [one.parts[key] for one in (self, other) if key in one.parts]
             added = np.broadcast_to(np.asarray(sum(both[1:], both[0]), object), value.shape)
-            parts[key] = added if len(both) == 1 else _moving(added, ~_is_zero(both[0]))
+            parts[key] = added if len(both) == 1 else _moving(added, ~is_zero(both[0]))
         return Jets(parts)
 
     def __mul__(self, other: Operand) -> Jets:
@@ -203,7 +203,8 @@ def marks(question: Callable[..., bool], *arrays: Any) -> NDArray[np.bool_]:
 _ARE_ZERO = np.frompyfunc(methodcaller("is_zero"), 1, 1)
 
 
-def _is_zero(balls: Balls) -> NDArray[np.bool_]:
+def is_zero(balls: Balls) -> NDArray[np.bool_]:
+    """Marks the balls that are exactly zero."""
     return np.asarray(_ARE_ZERO(balls), bool)
 
 
@@ -217,7 +218,7 @@ def _moving(motion: Any, moves: NDArray[np.bool_]) -> Any:
     if not moves.any():
         return motion
     still = np.broadcast_to(moves, np.shape(motion))
-    if not (still := still & _is_zero(motion)).any():
+    if not (still := still & is_zero(motion)).any():
         return motion
     return np.where(still, flint().arb(NEARLY_ZERO), motion)
 
@@ -229,12 +230,9 @@ def bilinear(product: Callable[[Balls, Balls], Any], x: Jets, y: Jets) -> Jets:
     for left, a in x.parts.items():
         for right, b in y.parts.items():
             if not left & right:
-                a_, b_ = (
-                    values[k] if not own and other else part
-                    for k, own, other, part in ((0, left, right, a), (1, right, left, b))
-                )
-                term = product(a_, b_)
-                key = left | right
+                one = values[0] if right and not left else a
+                two = values[1] if left and not right else b
+                term, key = product(one, two), left | right
                 parts[key] = parts[key] + term if key in parts else term
     return Jets(parts)
 
@@ -248,15 +246,15 @@ def function_of(
 
     def apply(*given: Operand) -> Jets:
         xs = [lifted(one) for one in given]
-        last = max(max(x.parts) for x in xs)
+        last = max([max(x.parts) for x in xs])
         if not last:
-            return Jets({0: each(value, *(x.value for x in xs))})
+            return Jets({0: each(value, *[x.value for x in xs])})
         bit = 1 << (last.bit_length() - 1)
         below = [x.below(bit) for x in xs]
         low = apply(*below)
         slope: Jets | None = None
         for x, derivative in zip(xs, derivatives, strict=True):
-            if not any(key & bit for key in x.parts):
+            if max(x.parts) < bit:  # it does not move along that tangent
                 continue
             rate = derivative(*below) if derivative else lifted(flint().arb.nan())
             term = bilinear(partial(each, _times), rate, x.beside(bit))
@@ -444,7 +442,7 @@ def stairs(step: Callable[[Any], Any], jumps: Callable[[Any], bool]) -> Callable
             value = np.array(value, object)
             value[leaps] = each(step, beside)
         parts = {
-            key: np.where(at_jump & ~_is_zero(part), nan, zero) if key else value
+            key: np.where(at_jump & ~is_zero(part), nan, zero) if key else value
             for key, part in x.parts.items()
         }
         return Jets(parts)
@@ -617,7 +615,7 @@ def rate_by_series(function: Callable[..., Any], k: int) -> Callable[..., Jets]:
             for sign in (1, -1):
                 tangents = [e + sign * t for e, t in zip(axis, along, strict=True)]
                 ends.append(each(partial(coefficient, 2), *values, *tangents))
-            still = reduce(and_, map(_is_zero, along))
+            still = reduce(and_, map(is_zero, along))
             parts[key] = np.where(still, flint().arb(0), _moving((ends[0] - ends[1]) / 2, ~still))
         return Jets(parts) + _of_positive(*xs)
 
@@ -669,7 +667,7 @@ def _sinc(x_: Operand) -> Jets:
     its value and its first three derivatives there.
     """
     x = lifted(x_)
-    at_zero = known(_is_zero(x.value))
+    at_zero = known(is_zero(x.value))
     near = 1 - (_pi() * _pi() * x * x) / 6
     far = chosen(at_zero, 1, _pi() * x)
     return chosen(at_zero, near, _f("sin")(far) / far)
@@ -678,7 +676,7 @@ def _sinc(x_: Operand) -> Jets:
 def _times_log(x_: Operand, logarithm: Jets) -> Jets:
     """Returns x times a logarithm, and zero where x is the constant zero."""
     x = lifted(x_)
-    return chosen(known(_is_zero(x.value) & ~x.moves), 0, x * logarithm)
+    return chosen(known(is_zero(x.value) & ~x.moves), 0, x * logarithm)
 
 
 def log_sum(x: Jets, **over: Any) -> Jets:
@@ -964,7 +962,7 @@ def matmul(x: Operand, y: Operand) -> Jets:
     found = bilinear(lambda a, b: np.asarray(np.matmul(a, b), object), a, b)
     if not max(found.parts):
         return found
-    one, two = ((jets.moves, jets.moves | ~_is_zero(jets.value)) for jets in (a, b))
+    one, two = ((jets.moves, jets.moves | ~is_zero(jets.value)) for jets in (a, b))
     return found.moving(np.asarray((one[0] @ two[1]) | (one[1] @ two[0])))
 
 

@@ -38,7 +38,7 @@ from adjudge.constants import (
     UNEVEN_STEP,
     VISIBLE_KINK,
 )
-from adjudge.errors import Catching, InputError, UnstableOutputError, attempt
+from adjudge.errors import InputError, UnstableOutputError, attempt, of_others
 from adjudge.estimate.kinks import defects, half_gaps, jumps, lasting_gaps
 from adjudge.estimate.stencils import (
     ALL,
@@ -194,12 +194,12 @@ def unless_refused(
     neighbour of x and take a closer one. Whether f is defined there is a matter of the point then,
     and it refuses that again; what it raises just once comes through.
     """
-    with Catching() as refused:
+    try:
         return take(), None
-    assert refused.error is not None
-    if attempt(take) is not None:
-        raise refused.error
-    return None, refused.error
+    except Exception as error:
+        if not of_others(error) or attempt(take) is not None:
+            raise
+        return None, error
 
 
 def defined(base: Base, *values: Vector) -> bool:

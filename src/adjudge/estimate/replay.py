@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from operator import eq, ge, gt, le, lt
+from operator import eq, ge, gt, le, lt, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,6 +27,7 @@ from adjudge.estimate.balls import (
     compared,
     each,
     flint,
+    is_zero,
     known,
     lifted,
 )
@@ -425,9 +426,8 @@ def _format_of(eps: float) -> Format:
 
 def _sizes(balls: Balls) -> NDArray[np.float64]:
     """Returns bounds of the moduli, which are zero where a ball is exactly that."""
-    least = np.nextafter(0.0, 1.0)
-    size = lambda one: 0.0 if one.is_zero() else max(float(abs(one).upper()), least)  # noqa: E731
-    return np.asarray(each(size, balls), float)
+    sizes = np.asarray(each(methodcaller("upper"), np.abs(balls)), float)
+    return np.where(is_zero(balls), 0.0, np.maximum(sizes, np.nextafter(0.0, 1.0)))
 
 
 def _rates(operands: Sequence[Any], shape: tuple[int, ...]) -> dict[int, NDArray[np.float64]]:
