@@ -274,9 +274,8 @@ class Program:
     followed: frozenset[Ref] = frozenset()
     """The booleans that say whether a loop went on: the program has the turns that were taken. A
     loop that ends by rounding would end elsewhere without it; only a tie is a kink or a jump."""
-    asked: list[Operation | str | None] = field(default_factory=list)
-    """What an exact replay stumbles over, for each question that it has asked; `None` for what it
-    does not."""
+    asked: dict[str, Any] = field(default_factory=dict)
+    """What an exact replay has found out about it so far, which it asks once."""
 
     @property
     def opaque(self) -> list[Operation]:

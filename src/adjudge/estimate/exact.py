@@ -110,11 +110,11 @@ class Exact(Reference):
                 f"exact replay of {work:,} operations on numbers, more than {self.work:,}",
                 "check the function on smaller arrays, or leave out reference=",
             )
-        if not program.asked:
+        if "stumbles over" not in program.asked:
             with precision(TRANSLATION_BITS):
-                program.asked.extend([mistranslated(program), _unenclosed(program)])
-            program.asked.append(link.unseen(x))
-        other, unenclosed, hidden = program.asked
+                found = mistranslated(program), _unenclosed(program)
+            program.asked["stumbles over"] = (*found, link.unseen(x))
+        other, unenclosed, hidden = program.asked["stumbles over"]
         if hidden is not None:
             at = "what f returns" if isinstance(hidden, str) else f"what goes into {_where(hidden)}"
             raise NotSupportedError(
@@ -395,7 +395,9 @@ def enclosure_of(balls: Balls, weights: Vector) -> Enclosure | None:
 
 def work_of(program: Program) -> int:
     """Returns how many operations on numbers a replay of the program takes, roughly."""
-    return sum(work_of_one(program, one) for one in program.operations)
+    if "work" not in program.asked:
+        program.asked["work"] = sum([work_of_one(program, one) for one in program.operations])
+    return int(program.asked["work"])
 
 
 def work_of_gradient(program: Program) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,7 @@ class EntryColumns(Columns):
             assert observed is not None  # its column was seen to fail
             yield ModeComparison("", observed, self.entry.kind)
             return
-        here, estimate = self.outputs(self.entry.kind, 0), found.estimate
+        here, estimate = self.here, found.estimate
         leaf = self.base.Y.slices[self.base.Y.leaf_of(self.entry.place)]
         automatic = np.array([self.entry.value])
         value, error, moved = estimate.of(here).vectors()
@@ -114,11 +114,16 @@ class EntryColumns(Columns):
         )
         yield ModeComparison("F" if self.entry.kind == "each" else "R", comparison, self.entry.kind)
 
+    @cached_property
+    def here(self) -> slice:
+        """The outputs that the entry is of."""
+        return super().outputs(self.entry.kind, self.entry.place)
+
     def outputs(self, kind: RowKind, k: int) -> slice:
-        return super().outputs(kind, self.entry.place)
+        return self.here
 
     def within(self, kind: RowKind, outputs: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return outputs[self.outputs(kind, 0)]
+        return outputs[self.here]
 
     def pushed(self, image: Vector, rows: Sequence[int]) -> Vector:
         return image[[self.entry.row] * len(rows)]
@@ -135,17 +140,17 @@ class EntryColumns(Columns):
         return self.nearby[key]
 
     def row_values(self, kind: RowKind, value: Vector) -> Vector:
-        return value[self.outputs(kind, 0)]
+        return value[self.here]
 
     def row_errors(self, kind: RowKind, error: Vector) -> Vector:
-        return error[self.outputs(kind, 0)]
+        return error[self.here]
 
     def slopes(self, found: Column, kind: RowKind) -> Slopes | None:
         every = super().slopes(found, kind)
-        return every if every is None or kind == "first" else every.part(self.outputs(kind, 0))
+        return every if every is None or kind == "first" else every.part(self.here)
 
     def _entry_scales(self, found: Column) -> Scales:
-        every, here = self._scales(found), self.outputs(self.entry.kind, 0)
+        every, here = self._scales(found), self.here
         return Scales(every.secant[here], every.quantum[here], every.block[here])
 
 
