@@ -38,7 +38,7 @@ def functional_of(f: object) -> Functional | None:
             for owner, attribute, tensor in places.values():
                 owner.setattr_raw(attribute, tensor)
 
-    return Functional(_tensors(parameters), _tensors(buffers), call) if parameters else None
+    return Functional(_tensors(parameters), _tensors(buffers), call) if places else None
 
 
 def buffers_of(f: object) -> Arrays:

@@ -314,7 +314,7 @@ class TensorflowBackend(AutodiffBackend):
             with self.holding(tuple(variables[name] for name in held), tuple(held.values())):
                 return module(*args, **kwargs)
 
-        return Functional(parameters, buffers, call) if parameters else None
+        return Functional(parameters, buffers, call) if variables else None
 
     def buffers(self, f: object) -> Arrays:
         return tuple(_variables(f, "non_trainable").values())

@@ -46,7 +46,7 @@ def functional_of(f: object) -> Functional | None:
             f"{type(f).__name__} has parameters that have no shape yet: {', '.join(lazy)}",
             "call it once with such inputs, and check it then",
         )
-    if not parameters:
+    if not (parameters or buffers):
         return None
     module = f
 

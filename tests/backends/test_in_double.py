@@ -378,6 +378,45 @@ def test_a_buffer_that_f_writes_into(rule, off):
     assert report.verdict is (Verdict.FAIL if off else Verdict.PASS), report
 
 
+SHALLOW = {
+    "logsumexp": lambda x: x.flatten().logsumexp(0),
+    "cross-entropy": lambda x: torch.nn.functional.cross_entropy(x, torch.arange(6)),
+    "mean square": lambda x: (x * x).mean(),
+}
+"""Functions of 48 numbers whose slopes are not much more than sixteen bits round."""
+
+MISTAKEN = {"zero": 0.0, "another sign": -1.0, "twice": 2.0}
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("logsumexp", {"mode": "full"}), ("mean square", {"max_evaluations": 5000})]
+    + [(name, {}) for name in SHALLOW],
+)
+def test_what_sixteen_bits_do_not_show_does_not_pass(name, dtype, options, seeds, rule):
+    """Beside an error bar as wide as the derivative a zero agrees, along one tangent at some seeds
+    and entry by entry at all. That is no PASS.
+    """
+
+    def slope(x):
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(SHALLOW[name](x), x)[0]
+
+    for seed in seeds:
+        x = torch.randn(6, 8, generator=torch.Generator().manual_seed(seed))
+        x = x.to(getattr(torch, dtype)).requires_grad_()
+        for factor in MISTAKEN.values():
+            f = rule(SHALLOW[name], lambda x, w, factor=factor: factor * w * slope(x))
+            report = examine(f, x, seed=seed, in_double=False, blame=False, **options)
+            assert report.verdict is not Verdict.PASS
+        report = examine(SHALLOW[name], x, seed=seed, in_double=False, blame=False, **options)
+        assert report.verdict is not Verdict.FAIL
+
+
 @pytest.mark.backend("torch")
 def test_the_door_with_numbers_judges_natively(rule):
     from adjudge_torch import gradcheck

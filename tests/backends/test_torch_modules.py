@@ -117,6 +117,37 @@ def test_the_module_keeps_its_parameters_buffers_and_gradients(x):
     assert all(parameter.grad is None for parameter in module.parameters())
 
 
+class Centred(torch.nn.Module if "torch" in globals() else object):
+    """Takes off a mean that each call moves."""
+
+    def __init__(self, *, wrong, parameters):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4, dtype=torch.float64))
+        if parameters:
+            self.bias = torch.nn.Parameter(torch.zeros(4, dtype=torch.float64))
+        self.wrong = wrong
+
+    def forward(self, x):
+        now = x.detach() if self.wrong else x
+        mean = self.mean / 2 + now.mean(0) / 2
+        with torch.no_grad():
+            self.mean.copy_(mean)
+        return torch.tanh(x - mean + getattr(self, "bias", 0))
+
+
+@pytest.mark.parametrize("parameters", [False, True])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_buffers_are_put_back_before_each_evaluation(x, wrong, parameters):
+    """Without that the right one fails, as a function that is not the same twice."""
+    module = Centred(wrong=wrong, parameters=parameters)
+
+    report = adjudge.examine(module, x, seed=0)
+
+    assert report.verdict is (adjudge.Verdict.FAIL if wrong else adjudge.Verdict.PASS)
+    assert not any(one.status is adjudge.Status.NONDETERMINISTIC for one in report.findings)
+    assert module.mean.tolist() == [0.0] * 4
+
+
 def twice(part):
     """A module that stands at two places."""
     return torch.nn.Sequential(part, torch.nn.Tanh(), part)

@@ -492,9 +492,7 @@ def judged(composition: Composition, base: Base, settings: Settings) -> Judgemen
             found = judge_past_casts(composition, base, settings)
             if found is not None:
                 return found
-        # Where the caller wants x in its narrow dtype, differences of right functions may be off.
-        of_outputs = t.automatic and base.problem.widened is None
-        if settings.reference is None and (of_outputs or t.inside) and not t.double:
+        if settings.reference is None and not t.double:
             count = NATIVE_PROBES if t.eps > COARSE_EPS else WIDER_PROBES
             outcome = with_more_probes(outcome, base, settings, composition.provenance, count)
         return outcome

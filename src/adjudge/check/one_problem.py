@@ -956,8 +956,10 @@ class _Case:
         tolerance = self.table.tolerance
         narrow = tolerance.automatic and tolerance.eps > COARSE_EPS
         settled = narrow and not (tally.failed or tally.undecided)
-        if settled and tally.resolution > COARSE_RESOLUTION:
-            detail = CoarseAgreement(tally.compared, tally.resolution)
+        # Where no bar is fine beside its entry a zero agrees with all that f moves by.
+        resolution = 1.0 if tally.vague and not tally.known else tally.resolution
+        if settled and resolution > COARSE_RESOLUTION:
+            detail = CoarseAgreement(tally.compared, resolution)
             name, remedy = Status.UNRESOLVED, Remedy.WIDEN_DTYPE
             yield Finding(name, tally.mode, "", detail, remedy, open=True)
 

@@ -638,8 +638,8 @@ class AutodiffBackend(ABC):
         return ()
 
     def functional(self, f: object) -> Functional | None:
-        """Returns `f` as a function of the parameters that it holds; `None` if it is no object of
-        this framework that holds any.
+        """Returns `f` as a function of the parameters and buffers that it holds; `None` if it is no
+        object of this framework that holds any.
         """
         return None
 

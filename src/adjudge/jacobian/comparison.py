@@ -534,6 +534,14 @@ class Comparison:
         largest = np.where(agree, self.largest, 1.0)
         return float(np.max(self.difference / largest, initial=0.0, where=agree))
 
+    @cached_property
+    def known(self) -> NDArray[np.bool_]:
+        """The entries whose error bar is fine beside them. One that is zero to the resolution of f
+        has no relative accuracy to speak of.
+        """
+        known = self.error <= self.tolerance.resolution * self.largest
+        return known if self.by_mean is None else known | self.by_mean
+
     @property
     def resolution(self) -> float:
         """The largest relative error that would still have been accepted at any entry."""
@@ -548,10 +556,7 @@ class Comparison:
             size = np.where(exact, np.fmax(size, self.scales.block), size)
         ratio = self.difference + np.where(np.isfinite(self.error), self.error, 0.0)
         ratio = np.where(size > 0, ratio / np.where(size > 0, size, 1.0), 0.0)
-        # An entry that is zero to the resolution of f has no relative accuracy to speak of.
-        known = self.error <= self.tolerance.resolution * size
-        if self.by_mean is not None:
-            known |= self.by_mean
+        known = self.known | (self.error <= self.tolerance.resolution * size)
         ratio = ratio[self.agrees & ~self.undecided & known & np.isfinite(ratio)]
         return float(ratio.max()) if ratio.size else 0.0
 
@@ -660,6 +665,10 @@ class Tally:
     rounded: float = 0.0
     """The largest relative deviation that was accepted as the rounding of the automatic side."""
     nonzero: int = 0
+    known: int = 0
+    """The number of entries that are not zero, and whose error bar is fine beside them."""
+    vague: int = 0
+    """The number of entries that f moves, and whose error bar is not."""
     inputs: Power = field(default_factory=Power)
     """The entries of reverse mode whose part in a comparison was measured."""
     outputs: Power = field(default_factory=Power)

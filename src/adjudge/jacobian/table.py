@@ -1089,7 +1089,8 @@ class Table:
         if comparison.agrees_clearly and slopes is None:
             if pairs is not None and kind != "first":
                 pairs.keep(tally.mode, found.tangent, comparison, each=each)
-            tally.nonzero += int(np.count_nonzero(comparison.automatic))
+            nonzero = int(np.count_nonzero(comparison.automatic))
+            tally.nonzero, tally.known = tally.nonzero + nonzero, tally.known + nonzero
             tally.resolution = max(tally.resolution, comparison.resolution)
             return
         if comparison.unseen is not None and np.any(comparison.unseen):
@@ -1112,6 +1113,8 @@ class Table:
             self.record.bent = bent if self.record.bent is None else bent | self.record.bent
         tally.nonzero += int(np.count_nonzero(comparison.automatic))
         tally.resolution = max(tally.resolution, comparison.resolution)
+        tally.known += int(np.count_nonzero(comparison.known & (comparison.automatic != 0)))
+        tally.vague += int(np.count_nonzero(comparison.moved & ~comparison.known))
         tally.failed += int(np.count_nonzero(decision.fails))
         tally.undecided += int(np.count_nonzero(decision.undecided))
         tally.kinks += int(np.count_nonzero(decision.kinks))
