@@ -1551,6 +1551,13 @@ ROUNDING_UNITS = 64
 """A right derivative would fail by its own rounding. So many spacings may each operation of a
 program be off by, its derivatives as well, for a disagreement to count as proved; the functions of
 engines are good to a few. The value is ours, that of `TRANSLATION_UNITS`."""
+SURE_UNITS = 4
+"""A rule with an `eps` of 1e-16 in it, which floating point absorbs, would be called another
+formula. Rules are wrong whatever rounding does from so many spacings of each of their operations
+on, and of the values of f over the scale of x; the value is ours."""
+UNSATURATED = 1 / 256
+"""What a rule computes where the engine records nothing is the same beside x where it saturates. At
+this part of x, `tanh` of numbers up to a thousand is another number; the value is ours."""
 LIKELY_UNITS = 1
 """Beside an exact reference an engine's own rounding would fail where a formula cancels, and the
 bound that proves an error would hide small ones. So many spacings of each operation are left open

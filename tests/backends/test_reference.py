@@ -66,14 +66,11 @@ def test_a_right_derivative_passes_and_a_wrong_one_fails(adjudge_backend, plante
 
 @on_both
 @pytest.mark.parametrize("factor", WRONG)
-def test_without_a_reference_what_is_wrong_in_a_tail_fails_by_its_rules(
-    adjudge_backend, planted, factor
-):
-    """A zero stays open: it is what `s (1 - s)` makes of the tail of a sigmoid."""
+def test_without_a_reference_what_is_wrong_in_a_tail_stays_open(adjudge_backend, planted, factor):
     report = examine(planted(factor), adjudge_backend.array([40.0]), seed=0)
 
-    assert report.verdict is (Verdict.FAIL if factor else Verdict.INCONCLUSIVE)
-    assert factor == 0 or report.deciding == ["exact replay of the rules"]
+    assert report.verdict is Verdict.INCONCLUSIVE
+    assert "pass reference=" in str(report)
 
 
 @on_both

@@ -23,6 +23,7 @@ from adjudge.constants import (
     LONG_REPLAY_WORK,
     UNASKED_EXACT_WORK,
     UNASKED_GRADIENT_WORK,
+    UNSATURATED,
 )
 from adjudge.engine import Program, comparable, unseen
 from adjudge.errors import InputError, NotSupportedError, Source, attempt, running
@@ -45,7 +46,7 @@ from adjudge.estimate.directional import (
 from adjudge.estimate.exact import Exact, Outputs, flint_is_installed, work_of, work_of_gradient
 from adjudge.estimate.noise import with_measured_noise
 from adjudge.estimate.reference import Direction, Reference, Referenced, bind, point_beside
-from adjudge.estimate.replay import ITERATED, STEPS, RoundedConstants, Roundings
+from adjudge.estimate.replay import ITERATED, STEPS, Roundings
 from adjudge.estimate.stencils import Estimate, central_difference
 from adjudge.floats import Vector
 from adjudge.problem import (
@@ -295,15 +296,6 @@ class ByReference(Estimator):
         exact = replace(exact, rounding=Roundings(eps, units))
         return replace(self, reference=replace(self.reference, reference=exact))
 
-    def with_rounded_constants(self, eps: float) -> ByReference:
-        """Returns the same with error bars of what rounding of the constants of f can do, where
-        that replays f exactly.
-        """
-        exact = self.reference.reference
-        assert isinstance(exact, Exact)
-        exact = replace(exact, rounding=RoundedConstants(eps))
-        return replace(self, reference=replace(self.reference, reference=exact))
-
     def in_few_digits(
         self, v: Tangent, weights: Sequence[Vector] | None, eps: float
     ) -> Vector | None:
@@ -379,7 +371,7 @@ class ByReference(Estimator):
         Y, chosen = (self.base.of or self.base).whole, self.base.chosen
         if not isinstance(exact, Exact):
             return self.reference.along(Y, problem.origin, v)
-        loose = exact.rounding and (type(exact.rounding), exact.rounding.eps, exact.rounding.units)
+        loose = exact.rounding and (exact.rounding.eps, exact.rounding.units)
         drawn = problem.counts.before_evaluation
         key = problem.origin.tobytes(), v.vector.tobytes(), v.length, loose, drawn
         space, estimate = self.replayed.get(key, (None, None))
@@ -470,11 +462,21 @@ def _replayed_rules(
 
     program = recorded(problem.origin)
     outputs = None if program is None else Exact(LONG_REPLAY_WORK).outputs(program, rounding)
-    if program is None or outputs is None or problem.backend.usually_compiled:
-        return outputs  # what is traced can hand out no numbers
-    x = problem.origin
-    for point in (point_beside(problem, x), problem.clipped(x / 2)):
-        other = recorded(point)
-        if other is None or not comparable(program, other) or unseen(program, other) is not None:
-            return outputs._replace(seen=False)
-    return outputs
+    if program is None or outputs is None:
+        return None
+
+    def seen() -> bool:
+        """Returns whether the rules take the same constants beside x, and far from it, where what
+        they compute unseen does not saturate.
+        """
+        if problem.backend.usually_compiled:
+            return True  # what is traced can hand out no numbers
+        x = problem.origin
+        points = point_beside(problem, x), problem.clipped(UNSATURATED * x)
+        others = map(recorded, points)
+        return all(
+            other is not None and comparable(program, other) and unseen(program, other) is None
+            for other in others
+        )
+
+    return outputs._replace(seen=seen)

@@ -24,6 +24,8 @@ from adjudge.constants import (
     EXACT_WORK,
     KINK_SHRINKING,
     MOST_EXACT_BITS,
+    ROUNDING_UNITS,
+    SURE_UNITS,
     TRANSLATION_BITS,
 )
 from adjudge.engine import Operation, Program
@@ -36,7 +38,6 @@ from adjudge.estimate.replay import (
     SWITCHES,
     Doubt,
     DoubtError,
-    RoundedConstants,
     Roundings,
     decides_otherwise,
     first_lost,
@@ -55,12 +56,14 @@ class Outputs(NamedTuple):
 
     value: Vector
     error: Vector
-    """How far that may be off, by what the rounding of constants can do as well."""
+    """How far that may be off."""
     rounding: Vector
-    """How far the roundings of all operations can take it from there."""
-    seen: bool = True
-    """Whether its constants are the same at other points, also far from x. A number that was
-    computed where the engine records nothing may be the same close to x where it saturates."""
+    """How far roundings of all operations can take it from there."""
+    sure: Vector
+    """The same with `SURE_UNITS`: two programs of the same numbers in floating point are no farther
+    apart."""
+    seen: Callable[[], bool]
+    """Returns whether no number in the program was computed where the engine records nothing."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class Exact(Reference):
     """The digits of `tangent` and `gradient`. The middles of balls with as few as a dtype has are
     what a plain computation in that dtype gives."""
 
-    latest: list[tuple[Program, Hashable, Estimate, int]] = field(
+    latest: list[tuple[Program, Hashable, Estimate]] = field(
         default_factory=list, repr=False, compare=False
     )
     """The latest derivative, which that with roundings begins with: of which program, and along
@@ -154,14 +157,16 @@ class Exact(Reference):
             values = _outputs(program, replay(program, [], rounded, decides_otherwise))(0)
             return values, values
 
-        exact, bits = self._without_roundings(found, program, [], count=_size(program))
-        exact = _widened(exact, bits, found, RoundedConstants(rounding), np.inf)
+        exact = self._without_roundings(found, program, [], count=_size(program))
         with precision(EXACT_BITS):
             try:
-                wide = found(Roundings(rounding))[0]
+                wide, narrow = (
+                    _floats(found(Roundings(rounding, units))[0], exact.value)[1]
+                    for units in (ROUNDING_UNITS, SURE_UNITS)
+                )
             except DoubtError:
                 return None
-            return Outputs(exact.value, exact.error, _floats(wide, exact.value)[1])
+        return Outputs(exact.value, exact.error, wide, narrow, lambda: True)
 
     def values(self, link: Link, x: Vector) -> Vector | None:
         program = link.program(x)
@@ -187,8 +192,10 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return part(1), part(0)
 
-        along = v.vector.tobytes()
-        return self._refined(found, program, tangents, v.length, along, count=_size(program))
+        along, count, recorded = v.vector.tobytes(), _size(program), _recorded(program)
+        return self._refined(
+            found, program, tangents, v.length, along, count=count, recorded=recorded
+        )
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -253,6 +260,7 @@ class Exact(Reference):
         along: Hashable,
         *,
         count: int,
+        recorded: Vector | None = None,
     ) -> Estimate:
         """Returns the estimate with as many digits as show it.
 
@@ -264,15 +272,29 @@ class Exact(Reference):
             length: The scale of x along the tangent.
             along: What tells this derivative of the program from others.
             count: How many derivatives there are.
+            recorded: The values as the engine computed them, where that is known.
         """
         if self.latest and self.latest[0][0] is program and self.latest[0][1] == along:
-            exact, bits = self.latest[0][2:]
+            exact = self.latest[0][2]
         else:
-            exact, bits = self._without_roundings(found, program, tangents, count=count)
-            self.latest[:] = [(program, along, exact, bits)]
-        if self.rounding is None:
+            exact = self._without_roundings(found, program, tangents, count=count)
+            self.latest[:] = [(program, along, exact)]
+        if self.rounding is None or exact.balls is None:  # a branch that is not decided
             return exact
-        return _widened(exact, bits, found, self.rounding, length)
+        bar, of_values = exact.error, None
+        with precision(EXACT_BITS):
+            # Where a rounded number may leave the domain or change a decision, rounding may make
+            # anything of it.
+            try:
+                wide, values = found(self.rounding)
+                loose = _floats(wide, exact.value)[1]
+                own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
+                loose = loose + _floats(values)[1] / length
+                bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
+                of_values = _floats(values, recorded)[1] / length
+            except DoubtError:
+                own = bar = np.where(np.isnan(bar), bar, np.inf)
+        return exact.but(error=bar, own_error=own, of_values=of_values)
 
     @staticmethod
     def _without_roundings(
@@ -281,10 +303,8 @@ class Exact(Reference):
         tangents: Sequence[Sequence[Any]],
         *,
         count: int,
-    ) -> tuple[Estimate, int]:
-        """Returns the derivative of the program as it is, with as many digits as show it, and their
-        number in bits.
-        """
+    ) -> Estimate:
+        """Returns the derivative of the program as it is, with as many digits as show it."""
         bits, last = EXACT_BITS, np.full(count, np.inf)
         while True:
             with precision(bits):
@@ -294,7 +314,7 @@ class Exact(Reference):
                     if bits < MOST_EXACT_BITS:
                         bits *= 4
                         continue
-                    return _unknown(count, error), bits
+                    return _unknown(count, error)
                 value, radius = _floats(balls)
             wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
             if not wide.any() or bits >= MOST_EXACT_BITS:
@@ -319,34 +339,7 @@ class Exact(Reference):
                 if jumps:
                     half_gap = np.where(lost, np.inf, 0.0 if half_gap is None else half_gap)
         moved = (value != 0) | (radius > 0)
-        return Estimate(value, bar, moved, method, half_gap, balls=balls), bits
-
-
-def _widened(
-    exact: Estimate,
-    bits: int,
-    found: Callable[[Roundings | None], tuple[Balls, Balls]],
-    rounding: Roundings,
-    length: float,
-) -> Estimate:
-    """Returns an estimate that took so many bits with error bars of what roundings can do."""
-    if exact.balls is None:  # a branch that is not decided
-        return exact
-    bar = exact.error
-    # Roundings of operations are far wider than what few bits leave.
-    with precision(EXACT_BITS if rounding.of_values else bits):
-        # Where a rounded number may leave the domain or change a decision, rounding may make
-        # anything of it.
-        try:
-            wide, values = found(rounding)
-            loose = _floats(wide, exact.value)[1]
-            own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
-            if rounding.of_values:
-                loose = loose + _floats(values)[1] / length
-            bar = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
-        except DoubtError:
-            own = bar = np.where(np.isnan(bar), bar, np.inf)
-    return exact.but(error=bar, own_error=own)
+        return Estimate(value, bar, moved, method, half_gap, balls=balls)
 
 
 @cache
@@ -459,6 +452,13 @@ def _replayed(
 def _outputs(program: Program, outputs: Sequence[Jets]) -> Callable[[int], Balls]:
     """Returns what gives a part of a program's outputs as real coordinates."""
     return _coordinates(outputs, [program.value(one) for one in program.outputs])
+
+
+def _recorded(program: Program) -> Vector:
+    """Returns the outputs of a program, as the engine computed them, as real coordinates."""
+    arrays = (np.ravel(program.value(one)) for one in program.outputs)
+    pairs = [one.view(float) if one.dtype.kind == "c" else one for one in arrays]
+    return np.concatenate([np.zeros(0), *pairs])
 
 
 def _coordinates(given: Sequence[Jets], recorded: Sequence[NDArray[Any]]) -> Callable[[int], Balls]:

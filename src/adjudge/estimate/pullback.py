@@ -163,7 +163,7 @@ class _Back:
         operation = program.operations[number]
         self.operation, self.roundings = operation, roundings
         self.perform = roundings.performed if roundings else perform
-        self.operands = steps.operands(operation, roundings)
+        self.operands = [steps.value(one) for one in operation.operands]
         self.results = steps.results[number]
         self.given = [
             (k, w)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adjudge.constants import BRANCH_ROOM, ROUNDING_UNITS, TRANSLATION_UNITS
-from adjudge.engine import INPUT, OPAQUE, HostArray, Operation, Program, Ref
+from adjudge.engine import INPUT, OPAQUE, Operation, Program, Ref
 from adjudge.estimate import balls, matrices
 from adjudge.estimate.balls import (
     FUNCTIONS,
@@ -255,11 +255,6 @@ ITERATED = frozenset({"eigh", "eig", "svd"})
 """The operations whose algorithms iterate until what is left is small beside the largest entry.
 What they leave out is the same at all points close to each other, and no noise."""
 
-WITH_CONSTANTS = frozenset(
-    {"add", "subtract", "multiply", "divide", "matmul", "where", "take", "complex"}
-)
-"""The operations that add, multiply or hand on numbers, and take constants for these."""
-
 STEPS = frozenset(
     {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "argmax", "argmin"}
     | {"floor", "ceil", "trunc", "round", "remainder", "fmod"}
@@ -289,10 +284,6 @@ class Roundings:
     running error bound of Wilkinson (Higham 2002, section 3.3), for derivatives.
     """
 
-    of_values = True
-    """Whether a derivative may be off by what they do to the values of the program as well, over
-    the scale of x."""
-
     def __init__(self, eps: float, units: float = ROUNDING_UNITS) -> None:
         """`eps` is the spacing at 1 of the derivative; an operation may have a wider one."""
         self.eps, self.units = eps, units
@@ -314,10 +305,6 @@ class Roundings:
             key: each(lambda one: one + arb(0, self._lost.get(key, 0.0)), part) if key else part  # noqa: B023
             for key, part in jets.parts.items()
         })  # fmt: skip
-
-    def of_operand(self, operation: Operation, operand: HostArray) -> Any:
-        """Returns a constant as the operation takes it: as it is, since its results are rounded."""
-        return operand
 
     def of_sums(self, jets: Jets, terms: float, eps: float, *, normwise: bool) -> Jets:
         """Returns sums of so many products each, rounded."""
@@ -381,42 +368,6 @@ class Roundings:
             return jets
         nan = flint().arb.nan()
         return jets.map(lambda part: np.where(lost, nan, part))
-
-
-class RoundedConstants(Roundings):
-    """What roundings of the constants of a program can do, as wider balls; its operations are
-    exact.
-
-    Two formulas of one function may differ by that much: `cos(pi x)` is `sin(pi / 2 - pi x)`, but
-    not with the number that stands for pi, and at 1/2 nothing else is left of them. Numbers of few
-    bits (2, 0.5) are what they are meant to be, unless they are entries of an array, which may have
-    been computed. This is ours.
-    """
-
-    of_values = False
-
-    def anew(self) -> RoundedConstants:
-        return RoundedConstants(self.eps, self.units)
-
-    def of_input(self, jets: Jets) -> Jets:
-        return jets
-
-    def of_output(self, jets: Jets) -> Jets:
-        return jets
-
-    def of_operand(self, operation: Operation, operand: HostArray) -> Any:
-        if operation.name not in WITH_CONSTANTS or operand.dtype.kind not in "fc":
-            return operand
-        first = operand.flat[:1]
-        if np.all(operand == first) and np.all(first == first.astype(np.complex64)):
-            return operand
-        return self._widened(lifted(operand), self.units * self.eps, self.eps)
-
-    def of_sums(self, jets: Jets, terms: float, eps: float, *, normwise: bool) -> Jets:
-        return jets
-
-    def performed(self, operation: Operation, operands: Sequence[Any]) -> tuple[Any, ...]:
-        return perform(operation, operands)
 
 
 def _format_of(eps: float) -> Format:
@@ -488,15 +439,6 @@ class Steps(NamedTuple):
         where = self.inputs if operand.step == INPUT else self.results[operand.step]
         return where[operand.number]
 
-    def operands(self, operation: Operation, roundings: Roundings | None) -> list[Any]:
-        """Returns the operands of an operation, with constants as `roundings` have them."""
-        return [
-            self.value(one)
-            if isinstance(one, Ref) or roundings is None
-            else roundings.of_operand(operation, one)
-            for one in operation.operands
-        ]
-
     def outputs(self, program: Program, roundings: Roundings | None) -> list[Jets]:
         """Returns the outputs of the program, rounded where it was replayed with roundings."""
         found = [lifted(self.value(one)) for one in program.outputs]
@@ -542,7 +484,7 @@ def replayed(
     for number, operation in enumerate(program.operations):
         if operation.name == OPAQUE:
             raise DoubtError(Doubt(operation, operation.why))
-        operands = steps.operands(operation, roundings)
+        operands = [steps.value(one) for one in operation.operands]
         try:
             found = (roundings.performed if roundings else perform)(operation, operands)
         except UndecidedError as error:

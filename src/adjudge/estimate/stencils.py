@@ -65,6 +65,8 @@ class Estimate:
     own_error: Vector | None = None
     """Of `error` that part which rounding of the program makes of the derivative alone, where f was
     replayed with roundings; the rest is that of a derivative which is written with values of f."""
+    of_values: Vector | None = None
+    """Of the same what the values of f may be off by, over the scale of x, where that is known."""
     balls: NDArray[Any] | None = None
     """What `value` was rounded from, with all its digits: balls of python-flint, where f was
     replayed exactly."""
@@ -101,7 +103,7 @@ class Estimate:
 
 ALL = slice(None)
 """The part of the outputs that is all of them."""
-OPTIONAL = ("half_gap", "steps", "defect", "own_error", "balls")
+OPTIONAL = ("half_gap", "steps", "defect", "own_error", "of_values", "balls")
 """The fields of an estimate that most have not, with an entry for each output where they have."""
 BY_OUTPUT = ("value", "error", "moved", "size", *OPTIONAL)
 """The fields of an estimate that have an entry for each output."""

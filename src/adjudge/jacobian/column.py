@@ -184,13 +184,6 @@ class Columns:
         estimator = self.by_replay(rounding)
         return None if estimator is None else attempt(partial(estimator.along, tangent))
 
-    def replayed_with_constants(self, tangent: Tangent) -> Column | None:
-        """Returns the same with error bars of what rounding of the constants of f can do."""
-        if self.exact is None:
-            return None
-        estimator = self.exact.with_rounded_constants(self.tolerance.coarsest)
-        return attempt(partial(estimator.along, tangent))
-
     @property
     def exact(self) -> ByReference | None:
         """What replays f exactly, asked for or not; `None` where nothing does."""

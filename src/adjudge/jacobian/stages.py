@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import cached_property, partial
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,6 +94,7 @@ from adjudge.constants import (
     STAIR_SPACINGS,
     STEADY_PART,
     STILL_PART,
+    SURE_UNITS,
     TRACED_PROJECTIONS,
     TRUNCATED_UNITS,
     TURN_DISTANCE,
@@ -1999,11 +2000,11 @@ class ReplayedRules(Stage):
     excused beside a replay of f, is settled so, each mode by itself: a second derivative of
     `log_softmax`, also where the first one beside it stays open.
 
-    Where the rules are not what f has in exact arithmetic no rounding explains that, and they are
-    wrong: without this the slope of a GELU passed that was off by a fifth at -8, where the worst
-    case of rounding excuses anything, as did a second derivative that was off by a hundred
-    thousandth everywhere. What constants are off by is allowed (see `RoundedConstants`), and a rule
-    that says zero of a tail is left to the stages before, since f shows none of it.
+    Where the rules are not what f has in exact arithmetic, by more than a few of their roundings
+    and of those of the values of f, they are wrong: without this the slope of a GELU passed that
+    was off by a fifth at -8, where the worst case of rounding excuses anything, as did a second
+    derivative that was off by a hundred thousandth everywhere. A rule that says zero of a tail is
+    left to the stages before, since f shows none of it.
 
     It needs python-flint and an engine that tells what its rules do. It takes one evaluation of the
     derivative, and three recordings of the rules for each row that fails and may be rounding. Where
@@ -2034,16 +2035,17 @@ class ReplayedRules(Stage):
         if units is not None and (replayed := self._beside_replay(trial)) is not None:
             pairs = zip(trial.compared, replayed.compared, strict=True)
             judged = [self._judged(replayed, *pair) for pair in pairs]
-            after = trial.with_compared([one for one, _ in judged], self.name)
+            own = [one for one, _ in judged]
+            after = trial.with_compared(own, self.name)
             if any(wrong for _, wrong in judged):
                 after = replace(after, column=replayed.column, decided_by=self.name)
                 return replace(after, confirmed=True)
-            kept = any(
-                one is before for (one, _), before in zip(judged, trial.compared, strict=True)
-            )
-            if not after.left:
+            # Whoever asks for digits wants to know of those that are lost.
+            settles = not self._is_given(trial)
+            if settles and not after.left:
+                kept = any(map(is_, own, trial.compared))
                 return after if kept else replace(after, column=replayed.column)
-            if not after.fails:
+            if settles and not after.fails:
                 return after
         if trial.fails:
             trial.columns.known.wrong_rules = True
@@ -2060,11 +2062,11 @@ class ReplayedRules(Stage):
         own = trial.column.estimate.own_error
         return trial.decided_by == ExactReplay.name and own is not None
 
-    def _beside_replay(self, trial: Trial) -> Trial | None:
-        """Returns the trial beside a replay of f, if there is one, with error bars of what the
-        rounding of its constants can do.
-        """
-        found = trial.columns.replayed_with_constants(trial.column.tangent)
+    @staticmethod
+    def _beside_replay(trial: Trial) -> Trial | None:
+        """Returns the trial beside a replay of f, if there is one."""
+        exact = trial.columns.exact
+        found = None if exact is None else attempt(partial(exact.along, trial.column.tangent))
         if found is None:
             return None
         return replace(trial, column=found, compared=trial.comparisons(found, final=True))
@@ -2080,7 +2082,7 @@ class ReplayedRules(Stage):
         if fails.any():
             rows = _failing_rows(sharp)
             ruled = _by_rules(replayed, sharp, rows)
-            if ruled is not None and self._are_wrong(replayed, ruled):
+            if ruled is not None and self._are_wrong(replayed, sharp, rows, ruled):
                 return sharp, True
             units = _units_where_saturated(replace(replayed, compared=[sharp]))
             if ruled is None or units is None:
@@ -2096,17 +2098,31 @@ class ReplayedRules(Stage):
         return one if ruled is None else self._allowed(one, rows, ruled, unit)
 
     @staticmethod
-    def _are_wrong(replayed: Trial, ruled: Ruled) -> bool:
+    def _are_wrong(replayed: Trial, sharp: ModeComparison, rows: list[int], ruled: Ruled) -> bool:
         """Returns whether the rules, as they are in exact arithmetic, are not the derivative of f
-        as it is there, which no rounding has made. A program of f that compares, or ends iterations
-        early, may be another function for whoever wrote its rules.
+        as it is there, by more than a few roundings of them, or of the values of f, can do.
+
+        Floating point makes the same numbers of rules that differ by less, and f shows none of it.
+        A program of f that compares, or ends iterations early, may be another function for whoever
+        wrote its rules.
         """
-        estimator = replayed.columns.exact
-        if estimator is None or estimator.compares or estimator.iterates:
+        columns, exact, found = replayed.columns, replayed.columns.exact, replayed.column
+        wrong = ruled.as_computed & ruled.fails & ~ruled.cut_off
+        if not wrong.any() or found.estimate.half_gap is not None:
             return False
-        if replayed.column.estimate.half_gap is not None or not ruled.seen:
+        if exact is None or exact.compares or exact.iterates:
             return False
-        return bool(np.any(ruled.as_computed & ruled.fails & ~ruled.cut_off))
+        rounded = exact.rounded(columns.tolerance.coarsest, SURE_UNITS)
+        wide = None if rounded is None else attempt(partial(rounded.along, found.tangent))
+        if wide is None or wide.estimate.of_values is None:
+            return False
+        # The bars of such a comparison are what rounding of the values makes of each row.
+        estimate = wide.estimate.but(error=wide.estimate.of_values)
+        of_values = replayed.comparisons(replace(wide, estimate=estimate), final=True)
+        (room,) = (one.comparison.error[rows] for one in of_values if one.kind == sharp.kind)
+        off = np.abs(ruled.values - sharp.comparison.reference[rows])
+        wrong &= off > room + ruled.sure
+        return bool(wrong.any()) and all(seen() for seen in ruled.seen)
 
     @staticmethod
     def _allowed(
@@ -2197,8 +2213,12 @@ class Ruled(NamedTuple):
     cut_off: NDArray[np.bool_]
     """Whether they say zero of something that moves. They may leave out what nobody sees, where
     `tanh` is 1 to the last bit, and what was computed as zero may be a constant for a replay."""
-    seen: bool
-    """Whether no number in them was computed where the engine records nothing."""
+    sure: Vector
+    """How far two programs of these rules are apart that make the same numbers in floating point;
+    see `SURE_UNITS`."""
+    seen: list[Callable[[], bool]]
+    """Each returns whether no number in a row of them was computed where the engine records
+    nothing."""
 
 
 def _by_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Ruled | None:
@@ -2206,7 +2226,7 @@ def _by_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Ruled | Non
     columns, v, comparison = trial.columns, trial.column.vector, one.comparison
     base, eps = columns.base.of or columns.base, columns.tolerance.coarsest
     found: list[Sequence[Any]] = []
-    seen = True
+    seen = []
     for k in rows if one.kind == "rows" else rows[:1]:
         if one.kind == "each":
             rules = jvp_by_replay(base, trial.column.tangent, eps)
@@ -2216,11 +2236,11 @@ def _by_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Ruled | Non
             rules = vjp_by_replay(base, columns.cotangent(k), eps)
         if rules is None:
             return None
-        value, error, rounding, all_seen = rules
-        seen = seen and all_seen
+        value, error, rounding, sure, all_seen = rules
+        seen.append(all_seen)
         if one.kind == "each":
-            parts = [columns.pushed(part, rows) for part in (value, error, rounding, value == 0)]
-            found += zip(*parts, strict=True)
+            vectors = (value, error, rounding, sure, value == 0)
+            found += zip(*(columns.pushed(part, rows) for part in vectors), strict=True)
             continue
         along, bars = v[: value.size], error + eps * np.abs(value)
         size, zero = np.abs(along), (value == 0) & (along != 0)
@@ -2228,14 +2248,14 @@ def _by_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Ruled | Non
             # What these outputs have nothing to do with is zero as well.
             signs = np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)
             zero &= base.reverse.row(base, signs)[: value.size] == 0
-        found.append([value @ along, bars @ size, rounding @ size, zero.any()])
-    values, bars, slack, cut_off = np.array(found, float).T
+        found.append([value @ along, bars @ size, rounding @ size, sure @ size, zero.any()])
+    values, bars, slack, sure, cut_off = np.array(found, float).T
     automatic, error = comparison.automatic.copy(), comparison.error.copy()
     lost = np.abs(automatic[rows] - values)
     automatic[rows], error[rows] = values, error[rows] + bars
     fails = replace(comparison, automatic=automatic, error=error).fails[rows]
     as_computed = np.isfinite(slack) & (lost <= slack)
-    return Ruled(values, bars, lost, as_computed, fails, cut_off != 0, seen)
+    return Ruled(values, bars, lost, as_computed, fails, cut_off != 0, sure, seen)
 
 
 class MeanSlopes(Stage):

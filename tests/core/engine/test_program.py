@@ -3,7 +3,17 @@ import itertools
 import numpy as np
 import pytest
 
-from adjudge.engine import INPUT, OPAQUE, OPERATIONS, SECTIONS, ArrayOperations, ProgramBuilder, Ref
+from adjudge.engine import (
+    INPUT,
+    OPAQUE,
+    OPERATIONS,
+    SECTIONS,
+    ArrayOperations,
+    ProgramBuilder,
+    Ref,
+    comparable,
+    unseen,
+)
 
 X = Ref(INPUT, 0)
 
@@ -133,3 +143,29 @@ def test_a_convolution_is_a_product_of_matrices(
     product = next(one for one in made.operations if one.name == "matmul")
     rows, columns = (made.value(one) for one in product.operands)
     assert np.allclose((rows @ columns).reshape(y.shape), y, rtol=1e-12)
+
+
+def scaled(x, factor, name="multiply"):
+    """A program of two operations, of which the second one takes a constant."""
+    made = builder(x)
+    y = made.emit("sin", [X], np.sin(x))
+    whole = np.sin(x) * factor if name == "multiply" else np.sin(x) + factor
+    return made.finished([made.emit(name, [y, factor], whole)])
+
+
+@pytest.mark.parametrize(
+    ("beside", "alike", "constant"),
+    [
+        (scaled(np.array([0.4]), np.array(2.0)), True, None),
+        (scaled(np.array([0.4]), np.array(2.5)), True, "multiply"),
+        (scaled(np.array([0.4]), np.array(2.5), "add"), False, None),
+    ],
+)
+def test_a_number_that_another_point_changes_is_no_constant(beside, alike, constant):
+    """Of a program that did other operations there nothing is known."""
+    program = scaled(np.array([0.3]), np.array(2.0))
+
+    found = unseen(program, beside)
+
+    assert comparable(program, beside) is alike
+    assert (found and found.name) == constant
