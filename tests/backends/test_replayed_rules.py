@@ -328,6 +328,24 @@ def test_what_constants_are_off_by_is_no_mistake(adjudge_backend, places, seeds,
         assert checked(f, x, seed).verdict is not Verdict.FAIL
 
 
+@over_seeds(10, always=2)
+@cells("spread", jax=[1.0])
+def test_modes_that_lose_other_digits_do_not_contradict_each_other(
+    adjudge_backend, spread, seeds, with_jvp
+):
+    """Of the second derivative of a gate each mode loses other digits in a tail."""
+
+    def slope(x):
+        t = jnp.tanh(x)
+        return (1 + t) + x * (1 - t * t)
+
+    f = with_jvp(lambda x: x * (1 + jnp.tanh(x)), lambda x, v: v * slope(x))
+    for seed in seeds:
+        part = spread * np.random.default_rng(seed).standard_normal(30)
+        report = checked(f, jnp.asarray(np.append(part, -15.2)), seed, modes=["RR", "FR"])
+        assert report.verdict is not Verdict.FAIL
+
+
 ABSORBED = {
     "an eps of 1e-16": lambda x, a: 2 * a / (1 + a + 1e-16),
     "an eps of 1e-20": lambda x, a: 2 * a / (1 + a + 1e-20),
