@@ -207,7 +207,7 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return np.concatenate([part(3), part(1)]), np.concatenate([part(2), part(0)])
 
-        size, along = 2 * _size(program), (v.vector.tobytes(), t.tobytes())
+        size, along = 2 * _size(program), ("jvp", v.vector.tobytes(), t.tobytes())
         return self._refined(found, program, tangents, v.length, along, count=size)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
@@ -223,7 +223,7 @@ class Exact(Reference):
                 np.concatenate([gradient(0), values(0)]),
             )
 
-        size, along = n + _size(program), (v.vector.tobytes(), w.tobytes())
+        size, along = n + _size(program), ("vjp", v.vector.tobytes(), w.tobytes())
         return self._refined(found, program, [tangent], v.length, along, count=size)
 
     def tangent(self, link: Link, x: Vector, v: Vector) -> Vector:
@@ -274,8 +274,9 @@ class Exact(Reference):
             count: How many derivatives there are.
             recorded: The values as the engine computed them, where that is known.
         """
-        if self.latest and self.latest[0][0] is program and self.latest[0][1] == along:
-            exact = self.latest[0][2]
+        latest = self.latest[:1]  # another thread may ask as well
+        if latest and latest[0][0] is program and latest[0][1] == along:
+            exact = latest[0][2]
         else:
             exact = self._without_roundings(found, program, tangents, count=count)
             self.latest[:] = [(program, along, exact)]
