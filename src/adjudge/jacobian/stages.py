@@ -2007,8 +2007,8 @@ class ReplayedRules(Stage):
     left to the stages before, since f shows none of it.
 
     It needs python-flint and an engine that tells what its rules do. It takes one evaluation of the
-    derivative, and three recordings of the rules for each row that fails and may be rounding. Where
-    they are wrong beside differences they are not asked again. Ours.
+    derivative, and one recording of the rules for each row that fails and may be rounding; two more
+    where they are wrong. Where they are so beside differences they are not asked again. Ours.
     """
 
     name = "exact replay of the rules"
@@ -2183,8 +2183,8 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
     for part in (problem.X.slices[j] for j in found.tangent.leaves):
         moved[part] = np.max(np.abs(found.vector[part]), initial=0.0)
     if one.kind == "each":
-        signs = np.where(np.arange(moved.size) % 2, -moved, moved)
-        every = base.Y.largest(Forward(problem, point).column(base, signs)[1])
+        signed = moved * _alternating(moved.size)
+        every = base.Y.largest(Forward(problem, point).column(base, signed)[1])
         sizes = columns.pushed(every, rows)
     elif one.kind == "first":
         x = problem.origin if point is None else point
@@ -2192,10 +2192,15 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
         sizes = np.full(len(rows), largest(values * moved[: values.size]))
     else:
         reverse = base.reverse if point is None else columns.reverse_at(point, problem)
-        signs = np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)
+        signs = _alternating(base.Y.size)
         alike = [signs * base.Y.largest(columns.cotangent(k)) for k in rows]
         sizes = np.array([largest(reverse.row(base, w) * moved) for w in alike])
     return np.asarray(columns.tolerance.coarsest * weight * sizes)
+
+
+def _alternating(count: int) -> Vector:
+    """Returns ones of alternating sign."""
+    return np.where(np.arange(count) % 2, -1.0, 1.0)
 
 
 class Ruled(NamedTuple):
@@ -2246,8 +2251,7 @@ def _by_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Ruled | Non
         size, zero = np.abs(along), (value == 0) & (along != 0)
         if zero.any():
             # What these outputs have nothing to do with is zero as well.
-            signs = np.where(np.arange(base.Y.size) % 2, -1.0, 1.0)
-            zero &= base.reverse.row(base, signs)[: value.size] == 0
+            zero &= base.reverse.row(base, _alternating(base.Y.size))[: value.size] == 0
         found.append([value @ along, bars @ size, rounding @ size, sure @ size, zero.any()])
     values, bars, slack, sure, cut_off = np.array(found, float).T
     automatic, error = comparison.automatic.copy(), comparison.error.copy()
