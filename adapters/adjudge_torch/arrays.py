@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ import array_api_compat.torch
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _pytree as pytree
 
 from adjudge.engine import Array, ArrayInfo, ArrayOperations, Expansion, HostArray, memory_span
@@ -17,6 +19,19 @@ from adjudge_torch import sparse
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
+
+
+def outside_transforms(*tensors: torch.Tensor) -> AbstractContextManager[object]:
+    """Within it torch.func transforms nothing, unless one of these tensors is of a transform.
+
+    Without it the copy of a buffer is a wrapper while f is transformed, and a buffer that is given
+    the memory of a wrapper ends the process (PyTorch 2.13).
+    """
+    inside = torch._C._are_functorch_transforms_active()  # as Function.apply asks
+    if not inside or any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
+        return nullcontext()
+    context: AbstractContextManager[object] = temporarily_clear_interpreter_stack()
+    return context
 
 
 class TorchArrays(ArrayOperations):
@@ -131,7 +146,8 @@ class TorchArrays(ArrayOperations):
         )
 
     def copy(self, array: Array) -> Array:
-        copied = array.detach().clone()
+        with outside_transforms(array):
+            copied = array.detach().clone()
         if type(copied) is torch.Tensor and copied.layout is torch.strided:
             # clone keeps the strides of dense memory only
             copied = _in_strides(copied, array)

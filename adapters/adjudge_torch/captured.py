@@ -12,6 +12,7 @@ import torch
 from adjudge.engine import Array, Arrays, MaybeArrays, RecordingEnds
 from adjudge.errors import InputError
 from adjudge_torch import sparse
+from adjudge_torch.arrays import outside_transforms
 
 _Leaf: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined] # not in the stubs
 """The node in which the tape of a leaf ends."""
@@ -97,7 +98,8 @@ def _exchange(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Gives each tensor the memory of its value; a mode would take that for an operator."""
     with torch._C.DisableTorchFunction():
         for tensor, value in pairs:
-            tensor.data = value.detach()
+            with outside_transforms(tensor, value):
+                tensor.data = value.detach()
 
 
 def without_tangents(v: MaybeArrays) -> bool:

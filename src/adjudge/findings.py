@@ -839,6 +839,10 @@ class WritesUnchecked(Detail):
     """The function writes into an array that is not checked."""
 
 
+class Remembers(Detail):
+    """The function changes what it closes over, and has another value afterwards."""
+
+
 class Unrepeatable(Detail):
     """Two runs at one point differ."""
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from frameworks import torch
+from scenarios import over_seeds
 
 import adjudge
 from adjudge.findings import EqualRowsDiffer
@@ -574,3 +575,72 @@ def test_weights_that_f_writes_into_are_as_before(holder, write, factor, scaled_
     assert weight.data_ptr() == place
     assert weight.requires_grad
     assert torch.equal(weight, before)
+
+
+class Remembering(torch.nn.Module):
+    """A module whose value depends on its earlier calls, by all kinds of things that it holds."""
+
+    def __init__(self, p=0.0):
+        super().__init__()
+        self.register_buffer("written", torch.ones(3, dtype=torch.float64))
+        self.register_buffer("bound", torch.ones(3, dtype=torch.float64))
+        self.calls, self.drop = 1, torch.nn.Dropout(p)
+
+    def forward(self, x):
+        self.written.mul_(0.75)
+        self.bound = 0.75 * self.bound
+        self.calls += 1
+        return self.drop(x.sin()) * (self.written + self.bound) * self.calls
+
+
+def last_slope(factor):
+    def scaled(gradient):
+        return gradient * torch.tensor([1.0, 1.0, factor], dtype=gradient.dtype)
+
+    return scaled
+
+
+@pytest.mark.parametrize(
+    ("modes", "p", "factor"),
+    [
+        (["R", "F"], 0.0, 1.0),
+        (["R", "F"], 0.5, 1.0),
+        (["RR", "FR"], 0.0, 1.0),
+        (["R"], 0.0, 1.001),
+        (["R"], 0.5, 1.001),
+    ],
+)
+@over_seeds(10, always=1)
+def test_a_function_that_remembers_its_calls_is_judged_as_it_was_before_them(
+    seeds, modes, p, factor
+):
+    for seed in seeds:
+        module = Remembering(p)
+
+        def f(x, module=module):
+            if x.requires_grad:
+                x = x * 1.0
+                x.register_hook(last_slope(factor))
+            return module(x)
+
+        x = torch.linspace(0.5, 2, 3, dtype=torch.float64)
+        report = adjudge.examine(f, (x,), modes=modes, seed=seed)
+        assert report.verdict.name == ("PASS" if factor == 1.0 else "FAIL"), report
+        statuses = [one.status.name for one in report.findings]
+        assert "NONDETERMINISTIC" not in statuses
+        assert "MUTATES_INPUT" in statuses
+        assert module.calls == 1
+        assert torch.equal(module.written, torch.ones(3, dtype=torch.float64))
+        assert torch.equal(module.bound, torch.ones(3, dtype=torch.float64))
+
+
+def test_a_function_that_remembers_its_calls_elsewhere_differs_from_run_to_run():
+    calls = []
+
+    def f(x):
+        calls.append(0)
+        return x.sin() * len(calls)
+
+    report = adjudge.examine(f, (torch.linspace(0.5, 2, 3, dtype=torch.float64),), seed=0)
+    assert report.verdict is adjudge.Verdict.FAIL
+    assert [one.status.name for one in report.findings] == ["NONDETERMINISTIC"]

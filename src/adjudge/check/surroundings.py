@@ -42,6 +42,7 @@ from adjudge.findings import (
     InSequence,
     OneAfterAnother,
     Remedy,
+    Remembers,
     Setting,
     Status,
     Unrepeatable,
@@ -54,6 +55,7 @@ from adjudge.problem import (
     PURPOSES_AT_X,
     Ahead,
     Forward,
+    Kept,
     Leaf,
     Move,
     Problem,
@@ -63,7 +65,6 @@ from adjudge.problem import (
     contents_reached_by,
     generator_of,
     held_by,
-    keeping_attributes,
     observe,
     outputs_at,
     set_around,
@@ -118,17 +119,14 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         quiet_arithmetic(),
         environment.isolation(problem.x),
         environment.highest_precision() if highest else nullcontext(),
-        ExitStack() as buffers,
+        ExitStack() as objects,
     ):
         held = held_by(f, environment)
-        if held.parts:
-            buffers.enter_context(keeping_attributes(held.parts))
-        buffers.enter_context(environment.keeping_gradients(held.objects))
-        for backend, arrays in held.buffers:
-            buffers.enter_context(backend.holding(arrays, tuple(map(backend.arrays.copy, arrays))))
+        kept = objects.enter_context(Kept(held))
+        objects.enter_context(environment.keeping_gradients(held.objects))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves
         passed = (generator_of(one, environment) for one in inputs)
-        seen = Generators(environment, [*held.generators, *filter(None, passed)])
+        seen = Generators(environment, [*held.generators, *filter(None, passed)], kept)
         if problem.counts.ahead is not None:
             _watch(problem.counts.ahead, f, seen)
         try:
@@ -196,10 +194,13 @@ class Generators:
 
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
+    remembers: bool = False
+    """Whether f has other values after it has changed what it closes over, so that this is put back
+    with the random states; known when it was judged."""
 
-    def __init__(self, environment: Environment, own: Sequence[engine.Setting]) -> None:
-        """The states are read; those of `own` are not global."""
-        self.own = [(one, one.read()) for one in own]
+    def __init__(self, environment: Environment, own: Sequence[engine.Setting], kept: Kept) -> None:
+        """The states are read; those of `own` are not global. What else f may change is `kept`."""
+        self.own, self.kept = [(one, one.read()) for one in own], kept
         self.environment, self.engine = environment, environment.random_state()
         self.python = random.getstate()
         self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
@@ -226,10 +227,14 @@ class Generators:
 
     def again(self) -> Generators:
         """Returns the same generators as they are now."""
-        return Generators(self.environment, [one for one, _ in self.own])
+        now = Generators(self.environment, [one for one, _ in self.own], self.kept)
+        now.remembers = self.remembers
+        return now
 
     def put_back(self) -> None:
         """Sets the generators and their states to what they were."""
+        if self.remembers:
+            self.kept.put_back()
         for one, state in self.own:
             one.write(state)
         random.setstate(self.python)
@@ -264,12 +269,19 @@ def judged_with_replay(
     its first evaluation it then draws in all of them, and the derivative that is judged is that
     with these numbers held fixed. The state is put back before f alone: a rule that draws its own
     numbers in the backward pass goes on drawing new ones.
+
+    Where f differs from run to run and has changed what it closes over, as a running mean of its
+    inputs, that is put back before each evaluation in the same way, and f is judged with what it
+    held before the check.
     PyTorch's activation checkpointing replays the state of a forward pass in the same way; to do
     so in a check is ours.
     """
     found, settled = None, False
     try:
         found = judge()
+        if _repeats_nothing(found[0]) and seen.kept.have_changed():
+            seen.remembers, problem.counts.before_evaluation = True, seen.kept.put_back
+            found = judge()
         settled = _is_settled(found[0], replayed=False)
     except UnstableOutputError:  # the shape of the result may be drawn as well
         if not _has_drawn(problem, letters, seen):
@@ -278,6 +290,12 @@ def judged_with_replay(
     if found is not None and not (seen.drawn and _draws(problem, "", seen)):
         return found  # where its rule draws numbers, f does not
     return _of_all_draws(problem, seen, judge, found if settled else None)
+
+
+def _repeats_nothing(judgements: Sequence[Judgement]) -> bool:
+    """Returns whether two runs at x differed."""
+    findings = [finding for one in judgements for finding in one.findings]
+    return any(one.status is Status.NONDETERMINISTIC and not one.note for one in findings)
 
 
 def _of_all_draws(
@@ -454,6 +472,8 @@ def noticed(problem: Problem, seen: Generators, outcomes: Sequence[Judgement]) -
     """Returns notes on what the function did beside computing its value."""
     statuses = {finding.status for outcome in outcomes for finding in outcome.findings}
     notes = []
+    if seen.remembers:
+        notes.append(Finding(Status.MUTATES_INPUT, "", "", Remembers(), note=True))
     if seen.drawn:
         replayed = problem.counts.before_evaluation is not None
         detail = DrawsRandom(Status.NONDETERMINISTIC not in statuses, replayed)

@@ -37,13 +37,13 @@ from adjudge.problem.calls import (
     read_arguments,
 )
 from adjudge.problem.captured import (
+    Kept,
     captured_by,
     captured_inputs,
     contents_reached_by,
     generator_of,
     graded_numbers,
     held_by,
-    keeping_attributes,
     names_of,
     with_captured,
 )
@@ -118,6 +118,7 @@ __all__ = [
     "Domains",
     "Forward",
     "Holder",
+    "Kept",
     "Leaf",
     "Move",
     "Path",
@@ -151,7 +152,6 @@ __all__ = [
     "gradient_problem",
     "halves",
     "held_by",
-    "keeping_attributes",
     "largest",
     "leave_out",
     "lies_in",

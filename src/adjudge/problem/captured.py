@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -199,24 +199,64 @@ def _generators_in(part: object, apart: Set[int], environment: Environment) -> d
     return found
 
 
-@contextmanager
-def keeping_attributes(parts: Sequence[object]) -> Iterator[None]:
-    """Binds what these objects hold afterwards as it is bound now, both their attributes (arrays,
-    counters, whether a module is trained) and what the dictionaries hold that stand there (hooks).
+class Kept:
+    """What a call of f may change of the objects that it closes over, as it is when this is made:
+    both their attributes (arrays, counters, whether a module is trained) with what the dictionaries
+    hold that stand there (hooks), and the arrays that they write into. Its context puts all of
+    that back at its end.
+
+    Without `put_back` before each evaluation a module that keeps a running mean, called by a
+    function that closes over it, is another function at every evaluation.
     """
-    namespaces = [one for part in parts for one in _namespaces(part)]
-    before = [dict(one) for one in namespaces]
-    try:
-        yield
-    finally:
-        for now, then in zip(namespaces, before, strict=True):
+
+    def __init__(self, held: Held) -> None:
+        """The arrays are copied, and hold their copies within the context of this."""
+        namespaces = [one for part in held.parts for one in _namespaces(part)]
+        self._bound = [(one, dict(one)) for one in namespaces]
+        self._arrays = [(backend, arrays, _copies(backend, arrays)) for backend, arrays in held[0]]
+        self._holding = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._hold()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._holding.close()
+        self._bind()
+
+    def have_changed(self) -> bool:
+        """Returns whether anything is not as it was."""
+        for now, then in self._bound:
+            if now.keys() != then.keys() or any(now[name] is not then[name] for name in then):
+                return True
+        return any(
+            not np.array_equal(host(one), host(copy), equal_nan=True)
+            for backend, arrays, copies in self._arrays
+            for host in [backend.arrays.to_host]
+            for one, copy in zip(arrays, copies, strict=True)
+        )
+
+    def put_back(self) -> None:
+        """Makes all of it what it was; in its context."""
+        self._holding.close()
+        self._bind()
+        self._hold()
+
+    def _hold(self) -> None:
+        for backend, arrays, copies in self._arrays:
+            self._holding.enter_context(backend.holding(arrays, _copies(backend, copies)))
+
+    def _bind(self) -> None:
+        for now, then in self._bound:
             for name in {**then, **now}:
-                bound, held = now.get(name), then.get(name)
-                if bound is not held:
-                    if name in then:
-                        now[name] = held
-                    else:
-                        del now[name]
+                if name not in then:
+                    del now[name]
+                elif now.get(name) is not then[name] or name not in now:
+                    now[name] = then[name]
+
+
+def _copies(backend: AutodiffBackend, arrays: Arrays) -> Arrays:
+    return tuple(map(backend.arrays.copy, arrays))
 
 
 def _namespaces(part: object) -> Iterator[MutableMapping[Any, Any]]:

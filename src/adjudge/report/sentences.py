@@ -296,6 +296,11 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "the function writes into {entry}, which is not checked",
         "every evaluation had a copy of its own, so the comparison stands",
     ),
+    findings.Remembers: (
+        "the function changes what it closes over (a buffer or an attribute of a module, say), and "
+        "has another value afterwards",
+        "that was put back before each evaluation: f is judged with what it held before the check",
+    ),
     findings.AdditionOrder: ("on {device} additions may be done in another order at every call",),
     findings.OneAfterAnother: ("{reason}, one after another and not by executor=",),
     findings.Unmarked: (
