@@ -883,3 +883,49 @@ def test_a_derivative_that_float16_leaves_out_everywhere_fails(x, seeds):
     for seed in seeds:
         report = examine(f, (jnp.array([x], jnp.float16),), seed=seed, blame=False)
         assert report.verdict is Verdict.FAIL, str(report)
+
+
+# ---------------------------------------------------------------- sums that are zero
+
+WEIGHTS = np.sin(np.arange(6.0) + 1)
+
+
+def shifted(missing):
+    """`x + b`, whose rule in a narrow dtype leaves out so many terms of the gradient of b."""
+
+    def backward(x, b, w):
+        terms = w if w.dtype is torch.float64 else w[..., missing:]
+        return w, terms.sum(-1, keepdim=True)
+
+    return torch_function(lambda x, b: x + b, backward)
+
+
+NORMS = {
+    "softmax": lambda y: torch.softmax(y, -1),
+    "log_softmax": lambda y: torch.log_softmax(y, -1),
+    "layer norm": lambda y: torch.nn.functional.layer_norm(y, y.shape[-1:]),
+}
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("dtype", LOW)
+@pytest.mark.parametrize("name", NORMS)
+@over_seeds(10, always=1)
+def test_the_gradient_of_a_shift_before_a_norm_is_zero_and_no_inaccurate_number(
+    name, dtype, missing, seeds
+):
+    shift, inaccurate, evaluations = shifted(missing), 0, 0
+
+    def f(x, b):
+        return NORMS[name](shift(x, b)) * torch.tensor(WEIGHTS, dtype=x.dtype)
+
+    for seed in seeds:
+        x, b = tensor(4, 6, dtype=dtype, seed=seed), tensor(4, 1, dtype=dtype, seed=seed + 10)
+        report = examine(f, (x, b), modes=["R"], seed=seed, blame=False)
+        assert report.verdict is (Verdict.FAIL if missing else Verdict.PASS), report
+        inaccurate += any(one.status is Status.INACCURATE for one in report.findings)
+        evaluations += report.counts["evaluations"]
+    if not missing:  # nothing was said, and nothing asked for it, at nearly all seeds
+        assert inaccurate <= len(seeds) / 5
+        assert evaluations < 80 * len(seeds)

@@ -55,6 +55,7 @@ from adjudge.jacobian.rounding import (
     random_probes,
     relative_bias,
     representable_within_bounds,
+    rms,
     rounding_part,
     scatter,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "random_probes",
     "relative_bias",
     "representable_within_bounds",
+    "rms",
     "rounding_part",
     "scatter",
 ]

@@ -473,6 +473,9 @@ class Sides:
     """What a deviation is multiplied by to say how much f moves by it; `None` for values of f."""
     moved_by: Callable[[NDArray[np.intp]], NDArray[np.bool_] | None] | None = None
     """Marks the outputs that f moves where these entries move, if that is known."""
+    left_of_zeros: Callable[[Sequence[int]], Vector] | None = None
+    """What rounding leaves of terms that add up to zero for some of the probes, if that is known;
+    it is asked where what is allowed otherwise does not do."""
 
     def apart(self, pair: Pair) -> Deviation:
         """Measures how far two sides are apart at x, the first of their points, and at points
@@ -549,6 +552,13 @@ class Sides:
         # Zeros throughout are no matter of conditioning.
         motion = np.where(absent, 0.0, motion)
         allowed = rounding_allowance(u, size, motion, space)
+        if self.left_of_zeros is not None and np.any(off > allowed):
+            left = self.left_of_zeros(group)
+            allowed += left
+            if np.any(left):  # of a leaf of zeros the deviation is any part
+                held = np.where(left > 0, 0.0, 1.0)
+                pairs = [[side.take(k) * held for side in pair] for k in group]
+                biases = [relative_bias(*finite_deviation(one, two), space) for one, two in pairs]
         return Deviation(
             off, size, motion, allowed, probe, not_finite, absent, np.array(biases), compared
         )

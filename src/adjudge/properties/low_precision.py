@@ -45,6 +45,8 @@ from adjudge.constants import (
     STANDARD_ERRORS,
     SURE_SIDE,
     WRONG_FACTOR,
+    ZERO_MOVES,
+    ZERO_UNITS,
 )
 from adjudge.errors import attempt
 from adjudge.findings import (
@@ -76,6 +78,7 @@ from adjudge.jacobian import (
     random_probes,
     relative_bias,
     representable_within_bounds,
+    rms,
     scatter,
 )
 from adjudge.problem import Space, Stream, generator, random_entries
@@ -208,9 +211,12 @@ class _LowPrecision:
             random_probes(problem, self.by, letter, random, few=few) if self.by.size else []
         )
         self.probes = [size * probe for probe in self.probes]
-        lengths = problem.length_scales if letter == "R" else np.ones(Y.size)
-        moved_by = self._moved_by if letter == "R" and isinstance(high, Evaluator) else None
-        self.sides = Sides(self.of, self.probes, lengths, moved_by)
+        self.lengths = problem.length_scales if letter == "R" else np.ones(Y.size)
+        runs = isinstance(high, Evaluator)
+        moved_by = self._moved_by if letter == "R" and runs else None
+        left_of_zeros = self._left_of_zeros if runs else None
+        self.sides = Sides(self.of, self.probes, self.lengths, moved_by, left_of_zeros)
+        self._finely: DerivativeAtPoints | None = None
 
     def _moved_by(self, entries: NDArray[np.intp]) -> NDArray[np.bool_] | None:
         """Marks the outputs that f moves in high precision where these entries of x move."""
@@ -475,6 +481,37 @@ class _LowPrecision:
         lost = lost[np.any(np.isfinite(rows) & (rows != 0), axis=0)]
         entries = np.setdiff1d(error.entries, lost)
         return replace(error, entries=entries) if entries.size else None
+
+    def _left_of_zeros(self, probes: Sequence[int]) -> Vector:
+        """Returns what rounding leaves, in the narrow dtype, of terms that add up to zero; it is 0
+        for entries that are no such sum for these probes.
+
+        The gradient of a shift before a softmax or a norm is one. In double it is a rounding of the
+        terms, which are not known by themselves: it moves by as much as it is where x moves by a
+        spacing of double. The narrow dtype rounds them by as much more as its spacing is wider.
+        Without this every layer with a bias before its norm was called inaccurate by 1e15 spacings,
+        after some hundred evaluations.
+        """
+        assert isinstance(self.high, Evaluator)
+        if self._finely is None:
+            there, seeds = self.high.problem, range(self.seed, self.seed + 2)
+            points = [
+                there.origin,
+                *(one for k in seeds for one in points_within_rounding(there, k)),
+            ]
+            self._finely = DerivativeAtPoints(
+                self.high, self.letter, points, self.probes, from_x=True
+            )
+        rows = [self._finely.take(k) for k in probes]
+        size = np.max([np.max(np.abs(row), axis=0) for row in rows], axis=0)
+        moved = np.max([np.ptp(row, axis=0) for row in rows], axis=0)
+        # Few points show some of them as the same number, and some cancel to the last bit.
+        usual = self.of.by_leaf([rms(moved[part]) for part in self.of.slices])
+        zero = np.isfinite(moved) & (size <= np.maximum(ZERO_MOVES * moved, usual))
+        size = np.where(zero, size, 0.0)
+        typical = rms((size * self.lengths)[zero]) / self.lengths if np.any(zero) else 0.0
+        left = ZERO_UNITS * (size + typical) * self.eps / self._finely.eps
+        return np.where(zero, left, 0.0)
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
