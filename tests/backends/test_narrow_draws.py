@@ -143,7 +143,10 @@ JAX = {
 }
 
 
-LONG = ("gumbel", "bernoulli", "a linear system", "normal", "categorical", "one number", "uniform")
+LONG = (
+    *("gumbel", "bernoulli", "a linear system", "normal", "categorical", "one number", "uniform"),
+    "a key that is folded",
+)
 """What takes longest: other numbers are drawn alike, and go into other functions."""
 
 

@@ -207,7 +207,7 @@ def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
         assert right.resolution < 0.05
 
 
-@over_seeds(10, always=4)
+@over_seeds(10)
 @pytest.mark.parametrize("compiled", [False, True], ids=["casts", "takes no float64"])
 def test_a_wrong_term_of_many_numbers_fails_in_float32(compiled, seeds):
     """It is a hundredth of the gradient, and one that is doubled hid along every other tangent."""
@@ -488,7 +488,7 @@ def test_a_rule_that_clips_one_term_of_two_loses_no_digits(name, seeds):
             assert wrong.verdict is Verdict.FAIL, (seed, limit)
 
 
-@over_seeds(10, always=3)
+@over_seeds(10)
 @pytest.mark.backend("torch")
 @pytest.mark.parametrize("modes", [["R"], ["F"], ["R", "F"]])
 def test_an_output_that_overflows_in_float16_alone_is_left_out_on_both_sides(modes, seeds):

@@ -471,7 +471,7 @@ def test_values_move_by_rounding_in_forward_mode_as_well(seed):
     assert report.provenance.note == "formula judged in float64"
 
 
-@over_seeds(20, always=4)
+@over_seeds(20)
 @pytest.mark.parametrize(
     ("dtype", "scale"),
     [

@@ -343,11 +343,6 @@ class Roundings:
         normwise: bool = False,
     ) -> Jets:
         arb, acb, format_ = flint().arb, flint().acb, _format_of(eps)
-
-        def wider(one: Any, slack: float) -> Any:
-            more = arb(0, slack)
-            return one + (acb(more, more) if isinstance(one, acb) else more)
-
         parts, values = {}, _sizes(jets.value)
         for key, part in jets.parts.items():
             sizes = _sizes(part)
@@ -358,7 +353,10 @@ class Roundings:
                 sizes = np.broadcast_to(np.max(sizes, axes, keepdims=True, initial=0), sizes.shape)
             slack = off * (sizes + values * rates.get(key, 0.0) if rates else sizes)
             slack = np.where(slack == 0, 0.0, slack + format_.smallest)
-            parts[key] = each(wider, part, slack.astype(object))
+            more = each(arb, np.zeros_like(slack), slack)
+            if acb in set(map(type, part.flat)):
+                more = each(acb, more, more)
+            parts[key] = part + more
         return Jets(parts)
 
     def _overflowed(self, jets: Jets, recorded: NDArray[Any]) -> Jets:

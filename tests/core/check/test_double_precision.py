@@ -489,7 +489,7 @@ def smoothed(x, c):
     return written(np.sqrt(read(x) ** 2 + read(c)[:, None]), x)
 
 
-@over_seeds(10, always=4)
+@over_seeds(10)
 @pytest.mark.parametrize("last", [long(False), True])
 def test_kernels_that_read_numbers_of_any_dtype_as_float32_are_judged_natively(last, seeds):
     """Handed float64 they make numbers of 1e-310 and others of their usual size."""

@@ -387,7 +387,7 @@ def stochastic_depth(factor, draw):
     return ByHand(pullback=pullback)
 
 
-@over_seeds(30, always=4)
+@over_seeds(30)
 def test_numbers_that_switch_an_input_off_are_drawn_anew(seeds):
     """The factor 1 / 0.7 is missing in the gradient, which is zero without the branch."""
     inputs = (X, np.linspace(0.5, 1.5, X.size))
@@ -525,7 +525,7 @@ def permutation(_, factor):
     return ByHand(pullback=pullback)
 
 
-@over_seeds(30, always=3)
+@over_seeds(30)
 @pytest.mark.parametrize("factor", [1.001, 2.0])
 @pytest.mark.parametrize("kind", [two_branches, dropout, permutation])
 def test_what_some_random_numbers_hide_others_show(kind, factor, seeds):

@@ -132,7 +132,7 @@ def judged(function, factor, dtype, modes, mode, seed):
     return examine(function.rule(factor, modes), x, mode=mode, seed=seed, **taken)
 
 
-@over_seeds(10, always=2)
+@over_seeds(10)
 @variants
 @pytest.mark.parametrize("factor", FACTORS)
 def test_small_outputs_that_are_wrong_fail(function, dtype, modes, mode, factor, seeds):
