@@ -42,6 +42,7 @@ from adjudge_torch.module import (
     function_class,
     functional_of,
     noting_calls,
+    parts_of,
 )
 from adjudge_torch.precision import as_written
 from adjudge_torch.program import program
@@ -141,7 +142,7 @@ class _Torch(AutodiffBackend):
         return buffers_of(f)
 
     def parts(self, f: object) -> Sequence[object]:
-        return tuple(f.modules()) if isinstance(f, torch.nn.Module) else ()
+        return parts_of(f)
 
     def requires_grad(self, leaf: Array) -> bool | None:
         return bool(leaf.requires_grad)

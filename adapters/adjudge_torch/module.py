@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import chain
 from typing import Any, TypeAlias
 
 import torch
@@ -149,6 +150,23 @@ def _arrays_of(module: torch.nn.Module, *, distinct: bool) -> Iterator[tuple[str
     """
     for named in (module.named_parameters, module.named_buffers):
         yield from named(recurse=distinct, remove_duplicate=distinct)
+
+
+def parts_of(f: object) -> tuple[torch.nn.Module, ...]:
+    """Contract: see `AutodiffBackend.parts`.
+
+    The first call of a lazy module makes its parameters, and makes it one of another class: it
+    could not be called again with its attributes as they were. A scripted one reads what it was
+    made of, and no attribute.
+    """
+    if not isinstance(f, torch.nn.Module):
+        return ()
+    return tuple([part for part in f.modules() if _binds(part)])
+
+
+def _binds(part: torch.nn.Module) -> bool:
+    own: Iterator[Any] = chain(part._parameters.values(), part._buffers.values())
+    return not (isinstance(part, torch.jit.ScriptModule) or any(map(is_lazy, own)))
 
 
 def buffers_of(f: object) -> Arrays:

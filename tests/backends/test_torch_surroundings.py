@@ -634,6 +634,131 @@ def test_a_function_that_remembers_its_calls_is_judged_as_it_was_before_them(
         assert torch.equal(module.bound, torch.ones(3, dtype=torch.float64))
 
 
+class FirstOfAll(torch.nn.Module):
+    """A running mean that begins with the first batch: two calls at one x have one value."""
+
+    mean = None
+
+    def forward(self, x):
+        mean = x.mean(0) if self.mean is None else 0.9 * self.mean + 0.1 * x.mean(0)
+        self.mean = mean.detach()
+        return (x - mean).sin()
+
+
+class Largest(torch.nn.Module):
+    """The largest number so far, and a buffer that is written into and saved for the derivative."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("largest", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("decay", torch.ones((), dtype=torch.float64))
+
+    def forward(self, x):
+        largest = torch.maximum(self.largest.clone(), x.abs().max())
+        self.largest.copy_(largest.detach())
+        self.decay.mul_(0.5)
+        return x / largest * self.decay
+
+
+class Cache(torch.nn.Module):
+    """A cache of keys, in a list."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys = []
+
+    def forward(self, x):
+        self.keys.append(x)
+        keys = torch.cat(self.keys)
+        return torch.softmax(x @ keys.T, -1) @ keys
+
+
+class Unlearned(torch.nn.Module):
+    """A parameter that is not learned, and an array in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.centre = torch.nn.Parameter(torch.ones(4, dtype=torch.float64), requires_grad=False)
+        self.scales = {"of x": torch.ones(4, dtype=torch.float64)}
+
+    def forward(self, x):
+        found = (x - self.centre.clone()) ** 2 * self.scales["of x"].clone()
+        with torch.no_grad():
+            self.centre.lerp_(x.mean(0), 0.2)
+            self.scales["of x"].mul_(1.1)
+        return found
+
+
+class Backward(torch.nn.Module):
+    """A rule whose derivative changes what f reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", torch.linspace(1, 2, 4, dtype=torch.float64))
+
+    def forward(self, x):
+        holder = self
+
+        class Rule(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                ctx.save_for_backward(x, holder.scale.clone())
+                return (x * holder.scale).sin()
+
+            @staticmethod
+            def backward(ctx, w):
+                x, scale = ctx.saved_tensors
+                holder.scale.mul_(1.1)
+                return w * (x * scale).cos() * scale
+
+        return Rule.apply(x)
+
+
+STATE = [FirstOfAll, Largest, Cache, Unlearned, Backward]
+
+
+def state_of(module):
+    named = {**dict(module.named_parameters()), **dict(module.named_buffers()), **vars(module)}
+    return repr(
+        {name: (id(one), str(one)) for name, one in sorted(named.items()) if name[0] != "_"}
+    )
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.001])
+@pytest.mark.parametrize("holder", ["the module", "a closure"])
+@pytest.mark.parametrize("kind", STATE)
+@over_seeds(10, always=1)
+def test_no_state_of_a_module_moves_between_evaluations(seeds, kind, holder, factor):
+    module = kind()
+    before = state_of(module)
+    x = torch.randn(6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = module
+
+        def forward(self, x):
+            if x.requires_grad and factor != 1:
+                x = x * 1.0
+                x.register_hook(lambda w: w * factor)
+            return self.module(x)
+
+    f = HOLDERS[holder](Scaled())
+    for seed in seeds:
+        report = adjudge.examine(f, (x,), modes=["R"], seed=seed, blame=False)
+        assert report.verdict.name == ("PASS" if factor == 1 else "FAIL"), report
+        assert state_of(module) == before
+
+
+def test_a_lazy_module_that_f_closes_over_can_be_called_afterwards():
+    module = torch.nn.LazyLinear(3, dtype=torch.float64)
+    x = torch.linspace(0.5, 2, 4, dtype=torch.float64)
+
+    assert adjudge.examine(lambda x: module(x), (x,), seed=0)
+    assert module(x).shape == (3,)
+
+
 def test_a_function_that_remembers_its_calls_elsewhere_differs_from_run_to_run():
     calls = []
 

@@ -105,8 +105,8 @@ _TURN = _Turn()
 def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Iterator[Generators]:
     """Restores the global state afterwards, also when the user's function raises, and yields the
     random generators. The state is that of Python, of NumPy and of the engine, and what the modules
-    that `f` is or closes over may write into or bind anew (running statistics, say), and the
-    gradients that rules add up in their parameters.
+    that `f` is or closes over may write into or bind anew (running statistics, say), which is also
+    put back before each evaluation, and the gradients that rules add up in their parameters.
 
     With `highest` the engine computes in its highest precision within this context, instead of
     the user's.
@@ -122,19 +122,21 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         ExitStack() as objects,
     ):
         held = held_by(f, environment)
-        kept = objects.enter_context(Kept(held))
+        kept = objects.enter_context(Kept(held, problem.backend))
         objects.enter_context(environment.keeping_gradients(held.objects))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves
         passed = (generator_of(one, environment) for one in inputs)
         seen = Generators(environment, [*held.generators, *filter(None, passed)], kept)
         if problem.counts.ahead is not None:
             _watch(problem.counts.ahead, f, seen)
+        outer, problem.counts.put_back = problem.counts.put_back, kept.before_evaluation
         try:
             yield seen
         except Exception as error:  # it is raised again
             _point_to_sets(problem, error)
             raise
         finally:
+            problem.counts.put_back = outer
             if problem.counts.ahead is not None:
                 problem.counts.end()
             if seen.have_moved():
@@ -194,9 +196,6 @@ class Generators:
 
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
-    remembers: bool = False
-    """Whether f has other values after it has changed what it closes over, so that this is put back
-    with the random states; known when it was judged."""
 
     def __init__(self, environment: Environment, own: Sequence[engine.Setting], kept: Kept) -> None:
         """The states are read; those of `own` are not global. What else f may change is `kept`."""
@@ -227,14 +226,10 @@ class Generators:
 
     def again(self) -> Generators:
         """Returns the same generators as they are now."""
-        now = Generators(self.environment, [one for one, _ in self.own], self.kept)
-        now.remembers = self.remembers
-        return now
+        return Generators(self.environment, [one for one, _ in self.own], self.kept)
 
     def put_back(self) -> None:
         """Sets the generators and their states to what they were."""
-        if self.remembers:
-            self.kept.put_back()
         for one, state in self.own:
             one.write(state)
         random.setstate(self.python)
@@ -269,19 +264,12 @@ def judged_with_replay(
     its first evaluation it then draws in all of them, and the derivative that is judged is that
     with these numbers held fixed. The state is put back before f alone: a rule that draws its own
     numbers in the backward pass goes on drawing new ones.
-
-    Where f differs from run to run and has changed what it closes over, as a running mean of its
-    inputs, that is put back before each evaluation in the same way, and f is judged with what it
-    held before the check.
     PyTorch's activation checkpointing replays the state of a forward pass in the same way; to do
     so in a check is ours.
     """
     found, settled = None, False
     try:
         found = judge()
-        if _repeats_nothing(found[0]) and seen.kept.have_changed():
-            seen.remembers, problem.counts.before_evaluation = True, seen.kept.put_back
-            found = judge()
         settled = _is_settled(found[0], replayed=False)
     except UnstableOutputError:  # the shape of the result may be drawn as well
         if not _has_drawn(problem, letters, seen):
@@ -290,12 +278,6 @@ def judged_with_replay(
     if found is not None and not (seen.drawn and _draws(problem, "", seen)):
         return found  # where its rule draws numbers, f does not
     return _of_all_draws(problem, seen, judge, found if settled else None)
-
-
-def _repeats_nothing(judgements: Sequence[Judgement]) -> bool:
-    """Returns whether two runs at x differed."""
-    findings = [finding for one in judgements for finding in one.findings]
-    return any(one.status is Status.NONDETERMINISTIC and not one.note for one in findings)
 
 
 def _of_all_draws(
@@ -472,7 +454,7 @@ def noticed(problem: Problem, seen: Generators, outcomes: Sequence[Judgement]) -
     """Returns notes on what the function did beside computing its value."""
     statuses = {finding.status for outcome in outcomes for finding in outcome.findings}
     notes = []
-    if seen.remembers:
+    if seen.kept.changed:
         notes.append(Finding(Status.MUTATES_INPUT, "", "", Remembers(), note=True))
     if seen.drawn:
         replayed = problem.counts.before_evaluation is not None

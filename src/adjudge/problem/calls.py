@@ -688,6 +688,9 @@ class Counts:
     before_evaluation: Callable[[], object] | None = None
     """What is called before each evaluation of f: it puts the random state back, where f draws
     numbers that matter. `None` where there is nothing to do."""
+    put_back: Callable[[], object] | None = None
+    """What is called before each evaluation of f as well: it puts back what the earlier ones have
+    changed of the modules that f closes over."""
     ahead: Ahead | None = None
     """What has evaluations made at once, where the caller gave an executor."""
 
@@ -838,6 +841,8 @@ class UserCalls:
         what it raises.
         """
         ahead = self.counts.ahead
+        if self.counts.put_back is not None:
+            self.counts.put_back()
         if self.counts.before_evaluation is not None:
             self.counts.before_evaluation()
         try:

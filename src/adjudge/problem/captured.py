@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import math
 import random
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
+from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from adjudge.engine import (
+    Array,
     Arrays,
     AutodiffBackend,
     Environment,
@@ -200,69 +204,128 @@ def _generators_in(part: object, apart: Set[int], environment: Environment) -> d
 
 
 class Kept:
-    """What a call of f may change of the objects that it closes over, as it is when this is made:
-    both their attributes (arrays, counters, whether a module is trained) with what the dictionaries
-    hold that stand there (hooks), and the arrays that they write into. Its context puts all of
-    that back at its end.
+    """What a call of f may change of the modules that it closes over, as it is when this is made:
+    their attributes (arrays, counters, whether a module is trained), what the containers hold that
+    stand there (buffers, hooks, a history), and other arrays that they write into. Its context puts
+    all of that back at its end, and `before_evaluation` before each evaluation that finds a change.
 
-    Without `put_back` before each evaluation a module that keeps a running mean, called by a
-    function that closes over it, is another function at every evaluation.
+    Without that a module with a running mean, called by a function that closes over it, is another
+    function at every evaluation.
     """
 
-    def __init__(self, held: Held) -> None:
-        """The arrays are copied, and hold their copies within the context of this."""
-        namespaces = [one for part in held.parts for one in _namespaces(part)]
-        self._bound = [(one, dict(one)) for one in namespaces]
-        self._arrays = [(backend, arrays, _copies(backend, arrays)) for backend, arrays in held[0]]
-        self._holding = ExitStack()
+    changed: bool = False
+    """Whether an evaluation has left anything changed."""
+
+    def __init__(self, held: Held, backend: AutodiffBackend) -> None:
+        """Arrays of the engine `backend` are copied in its context."""
+        containers = [one for part in held.parts for one in _containers(part)]
+        self._before = [(one, _entries(one)) for one in containers]
+        self._arrays: dict[int, tuple[AutodiffBackend, Array, Array]] = {}
+        """The array, by its `id`, with its engine and a copy that nobody writes into."""
+        self._buffers = held.buffers
+        for engine, arrays in self._buffers:
+            for array in arrays:
+                self._keep(engine, array)
+        for one in (one for _, entries in self._before for one in entries.values()):
+            own = is_array_like(one) and backend.owns(one) and not backend.requires_grad(one)
+            if own and id(one) not in self._arrays and math.prod(one.shape) <= MOST_COPIED:
+                self._keep(backend, one)
+        self._now: dict[int, Array] = {}
+        """What stands for the arrays within the context, by the `id` of each."""
+        self._written: set[int] = set()
+        self._holding, self._evaluations = ExitStack(), 0
+
+    def _keep(self, backend: AutodiffBackend, array: Array) -> None:
+        self._arrays[id(array)] = backend, array, backend.arrays.copy(array)
 
     def __enter__(self) -> Self:
-        self._hold()
+        self._renew(self._arrays)
         return self
 
     def __exit__(self, *raised: object) -> None:
         self._holding.close()
-        self._bind()
+        self._bind({})
 
-    def have_changed(self) -> bool:
-        """Returns whether anything is not as it was."""
-        for now, then in self._bound:
-            if now.keys() != then.keys() or any(now[name] is not then[name] for name in then):
+    def before_evaluation(self) -> None:
+        """Puts everything back if an evaluation has left it changed. Whether one does is asked
+        before the first few alone, which is after a vjp as well: to ask takes as long as a copy.
+        """
+        if self._evaluations < ASKED_EVALUATIONS:
+            self._evaluations += 1
+            self._written |= self._found_written()
+            self.changed = self.changed or bool(self._written) or self._bound_anew()
+        if self.changed:
+            self._renew(self._written)
+
+    def _bound_anew(self) -> bool:
+        """Returns whether a container holds anything else."""
+        for container, entries in self._before:
+            found = _entries(container)
+            if found.keys() != entries.keys():
                 return True
-        return any(
-            not np.array_equal(host(one), host(copy), equal_nan=True)
-            for backend, arrays, copies in self._arrays
-            for host in [backend.arrays.to_host]
-            for one, copy in zip(arrays, copies, strict=True)
-        )
+            for key, then in entries.items():
+                if found[key] is not self._now.get(id(then), then):
+                    return True
+        return False
 
-    def put_back(self) -> None:
-        """Makes all of it what it was; in its context."""
+    def _found_written(self) -> set[int]:
+        """Returns the `id` of each array that does not hold its numbers."""
+        found = set()
+        for key, (backend, _, kept) in self._arrays.items():
+            host = backend.arrays.to_host
+            if not np.array_equal(host(self._now[key]), host(kept), equal_nan=True):
+                found.add(key)
+        return found
+
+    def _renew(self, keys: Iterable[int]) -> None:
+        """Lets new copies stand for the arrays of these keys, and puts back all entries. What the
+        engine has recorded with the old copies is not written into.
+        """
+        for key in keys:
+            backend, _, kept = self._arrays[key]
+            self._now[key] = backend.arrays.copy(kept)
         self._holding.close()
-        self._bind()
-        self._hold()
+        for backend, arrays in self._buffers:  # of which others may know as well
+            values = tuple([self._now[id(array)] for array in arrays])
+            self._holding.enter_context(backend.holding(arrays, values))
+        self._bind(self._now)
 
-    def _hold(self) -> None:
-        for backend, arrays, copies in self._arrays:
-            self._holding.enter_context(backend.holding(arrays, _copies(backend, copies)))
+    def _bind(self, stands_for: Mapping[int, Array]) -> None:
+        """Puts back the entries of all containers, with what stands for the arrays among them."""
+        for container, entries in self._before:
+            whole = {key: stands_for.get(id(one), one) for key, one in entries.items()}
+            found = _entries(container)
+            if found.keys() == whole.keys() and all(map(is_, found.values(), whole.values())):
+                continue
+            if isinstance(container, dict):
+                for name in found.keys() - whole.keys():
+                    del container[name]
+                container.update(whole)
+            else:
+                container.clear()
+                container.extend(whole.values())
 
-    def _bind(self) -> None:
-        for now, then in self._bound:
-            for name in {**then, **now}:
-                if name not in then:
-                    del now[name]
-                elif now.get(name) is not then[name] or name not in now:
-                    now[name] = then[name]
 
-
-def _copies(backend: AutodiffBackend, arrays: Arrays) -> Arrays:
-    return tuple(map(backend.arrays.copy, arrays))
-
-
-def _namespaces(part: object) -> Iterator[MutableMapping[Any, Any]]:
+def _containers(part: object) -> Iterator[_Container]:
+    """Yields the attributes of a part, and the containers among what these hold."""
     for one in (part, vars(part), *vars(part).values()):
-        if isinstance(one, dict):
+        if isinstance(one, dict | list | deque):
             yield one
+
+
+def _entries(container: _Container) -> dict[Any, Any]:
+    """Returns a copy of what a container holds, by name or place."""
+    return dict(container if isinstance(container, dict) else enumerate(container))
+
+
+_Container: TypeAlias = dict[Any, Any] | list[Any] | deque[Any]
+
+MOST_COPIED = 2**20
+"""Arrays of more numbers are copied only where they are buffers: a data set that stands in an
+attribute would take as much memory again. The value is ours."""
+ASKED_EVALUATIONS = 8
+"""Before how many evaluations it is asked whether the earlier ones have changed what f closes over:
+a first evaluation of f, of its vjp and of its jvp are among them. The value is ours."""
 
 
 def generator_of(one: object, environment: Environment) -> Setting | None:
@@ -342,7 +405,7 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
     return found
 
 
-_LOOKED_THROUGH = (list, tuple, dict, partial, MethodType)
+_LOOKED_THROUGH = (list, tuple, dict, set, frozenset, deque, partial, MethodType)
 """Types of what only holds something else."""
 DEPTH = 5
 """How deep variables are looked into: those of a function, the attributes of an object that it
@@ -371,7 +434,7 @@ def _variables(f: object) -> Mapping[str, Any]:
         return around
     if isinstance(f, dict):
         return {str(key): value for key, value in f.items()}
-    if isinstance(f, list | tuple):
+    if isinstance(f, list | tuple | set | frozenset | deque):
         return {f"[{k}]": value for k, value in enumerate(f)}
     if isinstance(f, ModuleType | type):
         return {}
