@@ -193,7 +193,6 @@ class _LowPrecision:
     ) -> None:
         """Draws the probes, which are `size` times as large as usual."""
         self.low, self.high, self.letter, self.seed = low, high, letter, seed
-        self.size = size
         self.eps = low.base.coarsest_eps
         self.u = self.eps / 2
         problem, X, Y = low.problem, low.problem.X, low.base.Y
@@ -709,7 +708,7 @@ class _LowPrecision:
         side. A wrong formula is wrong for probes of any size. Ours.
         """
         # In sixteen bits what is wrong by little may not show for other probes either.
-        if self.size < 1 or self.eps > COARSE_EPS:
+        if self.eps > COARSE_EPS:
             return False
         small = _LowPrecision(self.low, self.high, self.letter, self.seed, SMALL_NARROW_PROBES)
         x = self.low.problem
