@@ -143,6 +143,8 @@ def compare_low_precision(
     too small for a few, each of which is replayed.
     """
     compared = _LowPrecision(low, high, letter, seed)
+    if not compared.of.size or not compared.by.size:
+        return compared.nothing
     if not isinstance(high, Replayed):
         return compared.judged()
     # In single precision differences tell whether f follows its input in steps, as what quantises
@@ -230,8 +232,6 @@ class _LowPrecision:
         """Compares the two at x. What does not agree there is compared close to x too, and what is
         off there at points farther away.
         """
-        if not self.of.size or not self.by.size:
-            return self.nothing
         x = self.low.problem
         close = self._pair([x.origin], from_x=True)
         found, value = self.sides.apart(close), self._values_apart(close)
@@ -581,8 +581,6 @@ class _LowPrecision:
         them. The test is the sign test (Conover 1999, section 3.4), the rest is ours.
         """
         x = self.low.problem
-        if not self.of.size or not self.by.size:
-            return found
         at_x = self._pair([x.origin], from_x=True)
         points = [*points_around(x, self.seed, self.eps, [SIDE_DISTANCE] * SIDE_POINTS)]
         sizes = (1.0, SMALL_NARROW_PROBES)  # as in `_rounds_with_size`
