@@ -91,7 +91,7 @@ class Column:
     """Says whether a reference gave the column. There is nothing to refine then, and every entry
     counts."""
     sample: Sample | None = None
-    """The values of the two evaluations, where these were enough."""
+    """The values of the two evaluations on either side of x, where these were enough."""
     noise: Vector | None = None
     """The standard deviation of the noise of f, by output, where it was measured."""
 
@@ -282,7 +282,6 @@ def with_three_steps(problem: Problem, base: Base, first: Column) -> Column | No
     longest = factors[-1] * first.step
     if (
         first.sample is None
-        or first.one_sided
         or first.relative * factors[-1] > LONGEST_STEP
         or longest > problem.longest_step(first.tangent.vector)
     ):
@@ -458,7 +457,7 @@ def with_silent_kinks(problem: Problem, base: Base, found: Column) -> Column:
     taken where f bends by more than a smooth function does.
     """
     sample = found.sample
-    if sample is None or sample.one_sided or found.step == 0 or base.coarsest_eps > COARSE_EPS:
+    if sample is None or base.coarsest_eps > COARSE_EPS:
         return found
     steepest = [0.0] * len(base.whole.leaves)
     for k, whole in enumerate(base.whole.slices):
