@@ -385,9 +385,8 @@ class LinearRule:
             if self._stay_apart(found, both, apart_at):
                 yield found
 
-    def raised_for_layout(self, error: BaseException | None) -> Finding:
+    def raised_for_layout(self, error: BaseException) -> Finding:
         """Returns the finding that the rule raises for a probe that is not contiguous."""
-        assert error is not None
         detail, remedy = LayoutRaised(Raised.of(error)), Remedy.READ_STRIDES
         # A rule by hand may insist on the arrays that its own code makes.
         note = isinstance(self.checks.problem.backend, HandBackend)
