@@ -86,7 +86,7 @@ from adjudge.findings import (
     WrongAttribute,
     ZeroProbeRaised,
 )
-from adjudge.floats import FORMATS, Vector, chunks
+from adjudge.floats import Vector, chunks
 from adjudge.jacobian import (
     apart_where_moved,
     is_systematic,
@@ -409,10 +409,8 @@ class LinearRule:
         The probe counts as well as its image: where that is zero, a probe that overflows would
         make NaN of it.
         """
-        # Code in float64 may compute in float32 inside.
-        largest = FORMATS["float32"].largest
-        if not self.image.double:
-            largest = min(leaf.huge for leaf in self.image.leaves)
+        # That of float64 is the one of float32, in which code may compute inside.
+        largest = min(leaf.huge for leaf in self.image.leaves)
         of_u, of_image = np.max(np.abs(u), initial=0.0), np.max(np.abs(first), initial=0.0)
         size = float(np.maximum(of_u, of_image))
         for factor in (LARGE_PROBES, LARGE_PROBES_NARROW):
