@@ -148,6 +148,7 @@ CLIPS = {
     "beyond ten thousand": lambda w: np.clip(w, -1e4, 1e4),
     "by their norm": lambda w: w * min(1.0, 50 / max(1.0, np.linalg.norm(w))),
     "by a tanh": lambda w: 1e3 * np.tanh(w / 1e3),
+    "by a tanh beyond millions": lambda w: 4e6 * np.tanh(w / 4e6),
     "beyond a hundred to zero": lambda w: np.where(np.abs(w) > 100, 0.0, w),
 }
 
