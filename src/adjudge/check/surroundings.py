@@ -122,14 +122,17 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         ExitStack() as objects,
     ):
         held = held_by(f, environment)
-        kept = objects.enter_context(Kept(held, problem.backend))
+        kept = Kept(held, problem.backend) if held.parts or held.buffers else None
         objects.enter_context(environment.keeping_gradients(held.objects))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves
         passed = (generator_of(one, environment) for one in inputs)
         seen = Generators(environment, [*held.generators, *filter(None, passed)], kept)
         if problem.counts.ahead is not None:
             _watch(problem.counts.ahead, f, seen)
-        outer, problem.counts.put_back = problem.counts.put_back, kept.before_evaluation
+        outer = problem.counts.put_back
+        if kept is not None:
+            objects.enter_context(kept)
+            problem.counts.put_back = kept.before_evaluation
         try:
             yield seen
         except Exception as error:  # it is raised again
@@ -197,7 +200,9 @@ class Generators:
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
 
-    def __init__(self, environment: Environment, own: Sequence[engine.Setting], kept: Kept) -> None:
+    def __init__(
+        self, environment: Environment, own: Sequence[engine.Setting], kept: Kept | None
+    ) -> None:
         """The states are read; those of `own` are not global. What else f may change is `kept`."""
         self.own, self.kept = [(one, one.read()) for one in own], kept
         self.environment, self.engine = environment, environment.random_state()
@@ -454,7 +459,7 @@ def noticed(problem: Problem, seen: Generators, outcomes: Sequence[Judgement]) -
     """Returns notes on what the function did beside computing its value."""
     statuses = {finding.status for outcome in outcomes for finding in outcome.findings}
     notes = []
-    if seen.kept.changed:
+    if seen.kept is not None and seen.kept.changed:
         notes.append(Finding(Status.MUTATES_INPUT, "", "", Remembers(), note=True))
     if seen.drawn:
         replayed = problem.counts.before_evaluation is not None
