@@ -657,7 +657,9 @@ class AutodiffBackend(ABC):
 
     def parts(self, f: object) -> Sequence[object]:
         """Returns the objects that may bind the arrays they hold anew when `f` is called, an object
-        of this framework: a module and those in it, say.
+        of this framework: a module and those in it, say. What they hold (attributes, and what
+        stands in dictionaries, lists and deques there) is bound as before: with copies of its
+        arrays before each evaluation, and at the end of a check.
         """
         return ()
 
