@@ -11,7 +11,6 @@ from scenarios import long, over_seeds
 from adjudge import Status, Verdict, examine
 
 pytest.importorskip("torch")
-SEEDS = range(10)
 
 
 def rms(x):
@@ -162,10 +161,11 @@ def test_a_missing_term_fails_where_f_computes_in_float32(name, dtype, fixed, se
         assert wrong.verdict is Verdict.FAIL, seed
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("inside", [None, torch.float32], ids=["double", "float32"])
-def test_a_gradient_that_is_rounded_in_any_precision_is_judged_by_its_rounding(inside):
+def test_a_gradient_that_is_rounded_in_any_precision_is_judged_by_its_rounding(inside, seeds):
     """Forward in the dtype of x, backward into bfloat16."""
-    for seed in SEEDS[::5]:
+    for seed in seeds:
         for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
             rule = kernel("rms norm", whole, inside=inside, gradient=torch.bfloat16)
 
@@ -174,9 +174,10 @@ def test_a_gradient_that_is_rounded_in_any_precision_is_judged_by_its_rounding(i
             ), seed
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", ["rms norm", "gelu"])
-def test_an_output_of_float32_is_judged_past_its_conversion(name):
-    for seed in SEEDS[::5]:
+def test_an_output_of_float32_is_judged_past_its_conversion(name, seeds):
+    for seed in seeds:
         for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
             rule = kernel(name, whole, output=torch.float32)
             report = examine(rule, point(torch.float16), seed=seed, blame=False)
@@ -185,8 +186,9 @@ def test_an_output_of_float32_is_judged_past_its_conversion(name):
             assert report.provenance.note.endswith("past its conversions to narrower dtypes")
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
+def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name, seeds):
     """As most kernels of production are: they are compiled for float32 and narrower dtypes."""
 
     def judged(whole, seed):
@@ -199,7 +201,7 @@ def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
 
         return examine(narrow, point(torch.bfloat16), seed=seed, blame=False)
 
-    for seed in SEEDS[::2] if name == "rms norm" else SEEDS[:1]:
+    for seed in seeds:
         right, wrong = judged(1.0, seed), judged(0.0, seed)
 
         assert [Verdict.PASS, Verdict.FAIL] == [right.verdict, wrong.verdict], seed
@@ -207,7 +209,7 @@ def test_a_kernel_that_takes_no_float64_is_judged_in_float32(name):
         assert right.resolution < 0.05
 
 
-@over_seeds(10)
+@over_seeds(10, always=2)
 @pytest.mark.parametrize("compiled", [False, True], ids=["casts", "takes no float64"])
 def test_a_wrong_term_of_many_numbers_fails_in_float32(compiled, seeds):
     """It is a hundredth of the gradient, and one that is doubled hid along every other tangent."""
@@ -226,9 +228,10 @@ def test_a_wrong_term_of_many_numbers_fails_in_float32(compiled, seeds):
     assert {judged(2.0, seed) for seed in seeds[1::2]} == {Verdict.FAIL}
 
 
+@over_seeds(10)
 @pytest.mark.parametrize("name", KERNELS)
-def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
-    for seed in SEEDS[::5] if name == "rms norm" else SEEDS[:1]:
+def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name, seeds):
+    for seed in seeds:
         for whole, verdict in ((1.0, Verdict.PASS), (0.0, Verdict.FAIL)):
             rule = kernel(name, whole, output=torch.bfloat16)
 
@@ -238,7 +241,7 @@ def test_an_output_of_bfloat16_in_any_precision_is_judged_in_double(name):
 
 
 @over_seeds(2)
-@pytest.mark.parametrize("name", ["rms norm", "softmax", "gelu"])
+@pytest.mark.parametrize("name", ["rms norm", "softmax", long("gelu")])
 def test_agreement_to_a_fifth_in_bfloat16_decides_nothing(name, seeds):
     """A compiled kernel, which cannot be replayed and whose differences could not see a missing
     term.
@@ -426,7 +429,7 @@ def test_kinks_and_curvature_within_a_block_are_no_error(name, seeds):
     value, slope = OPAQUE[name]
     for draw in seeds:
         x = torch.randn(4096, generator=torch.Generator().manual_seed(draw)).to(torch.float16)
-        for seed in range(4):
+        for seed in range(2):
             report = examine(only_of(torch.float16, value, slope), (x.requires_grad_(),), seed=seed)
             assert report.verdict is not Verdict.FAIL
 

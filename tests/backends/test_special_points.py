@@ -159,7 +159,9 @@ def test_complex_inputs_are_checked_at_special_points():
     z = torch.tensor([0.3 + 1j, -1.2 - 0.4j], requires_grad=True)
 
     right = examine(torch.prod, z, points="special", seed=1)
-    wrong = examine(lambda z: torch.where(z == 0, z * 0, z.sin() * z / z), z, points="special")
+    wrong = examine(
+        lambda z: torch.where(z == 0, z * 0, z.sin() * z / z), z, points="special", blame=False
+    )
 
     assert right.verdict is Verdict.PASS, str(right)
     assert "zeros" in failing(wrong)
