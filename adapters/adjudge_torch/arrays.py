@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils import _pytree as pytree
 
-from adjudge.engine import Array, ArrayInfo, ArrayOperations, Expansion, HostArray, memory_span
+from adjudge.engine import (
+    Array,
+    ArrayInfo,
+    ArrayOperations,
+    Arrays,
+    Expansion,
+    HostArray,
+    memory_span,
+)
 from adjudge.errors import InputError
 from adjudge_torch import sparse
 
@@ -32,6 +40,21 @@ def outside_transforms(*tensors: torch.Tensor) -> AbstractContextManager[object]
         return nullcontext()
     context: AbstractContextManager[object] = temporarily_clear_interpreter_stack()
     return context
+
+
+def _memory_of(array: torch.Tensor) -> int:
+    """Returns where the memory lies that other tensors may share; 0 for tensors of other kinds."""
+    plain = type(array) in PLAIN and array.layout is torch.strided and not array.is_nested
+    if not plain or array.is_meta or array._is_zerotensor() or array.is_conj() or array.is_neg():
+        return 0
+    if torch._C._functorch.is_functorch_wrapped_tensor(array):
+        return 0
+    return array.untyped_storage().data_ptr()
+
+
+MOST_UNUSED = 4
+"""Tensors that share a memory of more than this many times their own size are copied apart. The
+value is ours."""
 
 
 class TorchArrays(ArrayOperations):
@@ -152,6 +175,28 @@ class TorchArrays(ArrayOperations):
             # clone keeps the strides of dense memory only
             copied = _in_strides(copied, array)
         return of_class_of(array, copied) if isinstance(array, torch.nn.Parameter) else copied
+
+    def copies(self, arrays: Arrays) -> Arrays:
+        groups: dict[int, list[torch.Tensor]] = {}
+        for array in arrays:
+            groups.setdefault(_memory_of(array) or -id(array), []).append(array)
+        if len(groups) == len(arrays):
+            return tuple(map(self.copy, arrays))
+        made: dict[int, torch.Tensor] = {}
+        for group in groups.values():
+            memory = group[0].untyped_storage() if len(group) > 1 else None
+            # of a small part of a large memory the rest is not copied
+            if memory is None or memory.nbytes() > MOST_UNUSED * sum(one.nbytes for one in group):
+                made |= {id(one): self.copy(one) for one in group}
+                continue
+            with outside_transforms():
+                memory = memory.clone()
+                for one in group:
+                    empty = torch.empty(0, dtype=one.dtype, device=one.device)
+                    copied = empty.set_(memory, one.storage_offset(), one.shape, one.stride())
+                    own = isinstance(one, torch.nn.Parameter)
+                    made[id(one)] = of_class_of(one, copied) if own else copied
+        return tuple([made[id(array)] for array in arrays])
 
     def place(self, array: Array, device: str) -> Array:
         there = self._device(device)

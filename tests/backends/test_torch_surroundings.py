@@ -10,6 +10,7 @@ from frameworks import torch
 from scenarios import over_seeds
 
 import adjudge
+from adjudge.engine import backend_named
 from adjudge.findings import EqualRowsDiffer
 
 pytest.importorskip("torch")
@@ -714,7 +715,21 @@ class Backward(torch.nn.Module):
         return Rule.apply(x)
 
 
-STATE = [FirstOfAll, Largest, Cache, Unlearned, Backward]
+class Shared(torch.nn.Module):
+    """Two buffers that share memory: what is written into one is read from the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("whole", torch.linspace(1, 2, 8, dtype=torch.float64))
+        self.register_buffer("part", self.whole[:4])
+
+    def forward(self, x):
+        before = self.part.clone()
+        self.whole.mul_(0.5)
+        return (x * self.part.clone()).sin() * (before - self.part.clone())
+
+
+STATE = [FirstOfAll, Largest, Cache, Unlearned, Backward, Shared]
 
 
 def state_of(module):
@@ -769,3 +784,18 @@ def test_a_function_that_remembers_its_calls_elsewhere_differs_from_run_to_run()
     report = adjudge.examine(f, (torch.linspace(0.5, 2, 3, dtype=torch.float64),), seed=0)
     assert report.verdict is adjudge.Verdict.FAIL
     assert [one.status.name for one in report.findings] == ["NONDETERMINISTIC"]
+
+
+def test_copies_share_memory_as_their_arrays_do_unless_it_is_far_larger():
+    arrays = backend_named("torch").arrays
+    whole = torch.nn.Parameter(torch.arange(8.0), requires_grad=False)
+    other, large = torch.ones(3), torch.zeros(1000)
+
+    copies = arrays.copies((whole, other, whole[2:4], large[:2], large[1:3]))
+    copies[0][2:] = 7
+    copies[3][1] = 5
+
+    assert isinstance(copies[0], torch.nn.Parameter)
+    assert [one.tolist() for one in copies[1:]] == [[1, 1, 1], [7, 7], [0, 5], [0, 0]]
+    assert torch.equal(whole.data, torch.arange(8.0))
+    assert not large.any()

@@ -147,6 +147,7 @@ def separate(subject: Subject, dtype: str, device: str | None) -> None:
     host = np.resize(np.array([0.5, -1.5, 2.0, 3.0], _wide(dtype)), (2, 2))
     made: dict[str, Callable[[Array], Array]] = {
         "copy": arrays.copy,
+        "copies": lambda array: arrays.copies((array,))[0],
         "from_host of to_host": lambda array: arrays.from_host(arrays.to_host(array), array),
     }
     for name, into in made.items():

@@ -236,6 +236,14 @@ class ArrayOperations:
         """
         return self.xp.asarray(array, copy=True)
 
+    def copies(self, arrays: Arrays) -> Arrays:
+        """Returns a `copy` of each array. Those that share memory into which functions write have
+        copies that share theirs: a function that writes into one of them reads it from the others.
+
+        The default copies each apart, for an engine whose arrays share no such memory.
+        """
+        return tuple(map(self.copy, arrays))
+
     def to_spend(self, array: Array) -> Array | None:
         """Returns a copy of `array` that a call may use up; `None` where no call can, as in most
         engines.

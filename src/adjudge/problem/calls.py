@@ -278,8 +278,8 @@ class Arguments:
     def fill(self, x: Arrays) -> list[Any]:
         """Returns all leaves, with `x` in the checked places and new copies of other arrays."""
         leaves: list[Any] = list(self.tree.leaves)
-        for k in self._unchecked:
-            leaves[k] = self._fresh(leaves[k])
+        if self._unchecked:
+            self._renew(leaves)
         for k, leaf in zip(self.checked, x, strict=True):
             leaves[k] = leaf
         return leaves
@@ -337,12 +337,17 @@ class Arguments:
             return True
         return bool(np.array_equal(now, before, equal_nan=True))
 
-    def _fresh(self, leaf: Any) -> Any:
-        if isinstance(leaf, np.generic):
-            return leaf
-        if isinstance(leaf, np.ndarray):
-            return leaf.copy(order="K")
-        return self.backend.arrays.copy(leaf) if self.backend.owns(leaf) else leaf
+    def _renew(self, leaves: list[Any]) -> None:
+        """Puts new copies in the places of the unchecked arrays."""
+        own = []
+        for k in self._unchecked:
+            if isinstance(leaves[k], np.ndarray):
+                leaves[k] = leaves[k].copy(order="K")
+            elif not isinstance(leaves[k], np.generic) and self.backend.owns(leaves[k]):
+                own.append(k)
+        copies = self.backend.arrays.copies(tuple([leaves[k] for k in own]))
+        for k, new in zip(own, copies, strict=True):
+            leaves[k] = new
 
 
 def read_arguments(

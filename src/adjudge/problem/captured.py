@@ -220,23 +220,29 @@ class Kept:
         """Arrays of the engine `backend` are copied in its context."""
         containers = [one for part in held.parts for one in _containers(part)]
         self._before = [(one, _entries(one)) for one in containers]
-        self._arrays: dict[int, tuple[AutodiffBackend, Array, Array]] = {}
-        """The array, by its `id`, with its engine and a copy that nobody writes into."""
         self._buffers = held.buffers
-        for engine, arrays in self._buffers:
-            for array in arrays:
-                self._keep(engine, array)
+        own = {id(array): (engine, array) for engine, arrays in held.buffers for array in arrays}
         for one in (one for _, entries in self._before for one in entries.values()):
-            own = is_array_like(one) and backend.owns(one) and not backend.requires_grad(one)
-            if own and id(one) not in self._arrays and math.prod(one.shape) <= MOST_COPIED:
-                self._keep(backend, one)
+            held_there = is_array_like(one) and backend.owns(one) and not backend.requires_grad(one)
+            if held_there and id(one) not in own and math.prod(one.shape) <= MOST_COPIED:
+                own[id(one)] = backend, one
+        self._arrays = own
+        """The arrays by their `id`, each with its engine."""
+        self._kept = self._copied({key: array for key, (_, array) in own.items()})
+        """A copy of each that nobody writes into."""
         self._now: dict[int, Array] = {}
         """What stands for the arrays within the context, by the `id` of each."""
         self._written: set[int] = set()
         self._holding, self._evaluations = ExitStack(), 0
 
-    def _keep(self, backend: AutodiffBackend, array: Array) -> None:
-        self._arrays[id(array)] = backend, array, backend.arrays.copy(array)
+    def _copied(self, arrays: Mapping[int, Array]) -> dict[int, Array]:
+        """Returns copies of some of the arrays; what shares memory does so in the copies."""
+        found: dict[int, Array] = {}
+        for backend in {id(engine): engine for engine, _ in self._arrays.values()}.values():
+            keys = [key for key in arrays if self._arrays[key][0] is backend]
+            copies = backend.arrays.copies(tuple([arrays[key] for key in keys]))
+            found.update(zip(keys, copies, strict=True))
+        return found
 
     def __enter__(self) -> Self:
         self._renew(self._arrays)
@@ -271,9 +277,9 @@ class Kept:
     def _found_written(self) -> set[int]:
         """Returns the `id` of each array that does not hold its numbers."""
         found = set()
-        for key, (backend, _, kept) in self._arrays.items():
-            host = backend.arrays.to_host
-            if not np.array_equal(host(self._now[key]), host(kept), equal_nan=True):
+        for key, (backend, _) in self._arrays.items():
+            now, kept = map(backend.arrays.to_host, (self._now[key], self._kept[key]))
+            if not np.array_equal(now, kept, equal_nan=True):
                 found.add(key)
         return found
 
@@ -281,9 +287,7 @@ class Kept:
         """Lets new copies stand for the arrays of these keys, and puts back all entries. What the
         engine has recorded with the old copies is not written into.
         """
-        for key in keys:
-            backend, _, kept = self._arrays[key]
-            self._now[key] = backend.arrays.copy(kept)
+        self._now |= self._copied({key: self._kept[key] for key in keys})
         self._holding.close()
         for backend, arrays in self._buffers:  # of which others may know as well
             values = tuple([self._now[id(array)] for array in arrays])
