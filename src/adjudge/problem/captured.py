@@ -265,14 +265,18 @@ class Kept:
 
     def _bound_anew(self) -> bool:
         """Returns whether a container holds anything else."""
+        return any(True for _ in self._unlike(self._now))
+
+    def _unlike(
+        self, stands_for: Mapping[int, Array]
+    ) -> Iterator[tuple[_Container, dict[Any, Any]]]:
+        """Yields the containers that hold anything else, with what they should hold."""
         for container, entries in self._before:
-            found = _entries(container)
-            if found.keys() != entries.keys():
-                return True
-            for key, then in entries.items():
-                if found[key] is not self._now.get(id(then), then):
-                    return True
-        return False
+            if not (container or entries):  # as most dictionaries of hooks are
+                continue
+            whole = {key: stands_for.get(id(one), one) for key, one in entries.items()}
+            if not _holds(container, whole):
+                yield container, whole
 
     def _found_written(self) -> set[int]:
         """Returns the `id` of each array that does not hold its numbers."""
@@ -296,18 +300,23 @@ class Kept:
 
     def _bind(self, stands_for: Mapping[int, Array]) -> None:
         """Puts back the entries of all containers, with what stands for the arrays among them."""
-        for container, entries in self._before:
-            whole = {key: stands_for.get(id(one), one) for key, one in entries.items()}
-            found = _entries(container)
-            if found.keys() == whole.keys() and all(map(is_, found.values(), whole.values())):
-                continue
+        for container, whole in self._unlike(stands_for):
             if isinstance(container, dict):
-                for name in found.keys() - whole.keys():
+                for name in container.keys() - whole.keys():
                     del container[name]
                 container.update(whole)
             else:
                 container.clear()
                 container.extend(whole.values())
+
+
+def _holds(container: _Container, entries: Mapping[Any, Any]) -> bool:
+    """Returns whether a container holds these very objects, by name or place."""
+    if len(container) != len(entries):
+        return False
+    if not isinstance(container, dict):
+        return all(map(is_, container, entries.values()))
+    return all(container.get(key, container) is one for key, one in entries.items())
 
 
 def _containers(part: object) -> Iterator[_Container]:
