@@ -840,7 +840,7 @@ class WritesUnchecked(Detail):
 
 
 class Remembers(Detail):
-    """The function changes what it closes over, and has another value afterwards."""
+    """The function changes what it closes over, which is put back before each evaluation."""
 
 
 class Unrepeatable(Detail):

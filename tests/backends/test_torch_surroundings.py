@@ -799,3 +799,24 @@ def test_copies_share_memory_as_their_arrays_do_unless_it_is_far_larger():
     assert [one.tolist() for one in copies[1:]] == [[1, 1, 1], [7, 7], [0, 5], [0, 0]]
     assert torch.equal(whole.data, torch.arange(8.0))
     assert not large.any()
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_a_module_may_hold_arrays_without_values_or_shape():
+    class Holding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("meta", torch.zeros(3, device="meta"))
+            self.register_buffer("small", torch.ones(3).to(torch.float8_e4m3fn))
+            self.nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+            self.sparse = torch.eye(3).to_sparse()
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x.sin() * self.calls
+
+    module = Holding()
+
+    assert adjudge.examine(lambda x: module(x), torch.linspace(0.5, 2, 3, dtype=torch.float64))
+    assert module.calls == 0

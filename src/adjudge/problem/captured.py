@@ -16,6 +16,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from adjudge.engine import (
     Array,
@@ -223,8 +224,11 @@ class Kept:
         self._buffers = held.buffers
         own = {id(array): (engine, array) for engine, arrays in held.buffers for array in arrays}
         for one in (one for _, entries in self._before for one in entries.values()):
-            held_there = is_array_like(one) and backend.owns(one) and not backend.requires_grad(one)
-            if held_there and id(one) not in own and math.prod(one.shape) <= MOST_COPIED:
+            if id(one) in own or not backend.owns(one) or backend.requires_grad(one):
+                continue
+            # a nested array has no shape
+            info = attempt(partial(backend.arrays.info, one), RuntimeError)
+            if info is not None and math.prod(info.shape) <= MOST_COPIED:
                 own[id(one)] = backend, one
         self._arrays = own
         """The arrays by their `id`, each with its engine."""
@@ -272,8 +276,8 @@ class Kept:
     ) -> Iterator[tuple[_Container, dict[Any, Any]]]:
         """Yields the containers that hold anything else, with what they should hold."""
         for container, entries in self._before:
-            if not (container or entries):  # as most dictionaries of hooks are
-                continue
+            if len(container) == len(entries) and not 0 < len(entries) <= MOST_REACHED:
+                continue  # as most dictionaries of hooks are empty, and a vocabulary is large
             whole = {key: stands_for.get(id(one), one) for key, one in entries.items()}
             if not _holds(container, whole):
                 yield container, whole
@@ -282,7 +286,10 @@ class Kept:
         """Returns the `id` of each array that does not hold its numbers."""
         found = set()
         for key, (backend, _) in self._arrays.items():
-            now, kept = map(backend.arrays.to_host, (self._now[key], self._kept[key]))
+            now, kept = (_host(backend, one[key]) for one in (self._now, self._kept))
+            # what has no values, or none in double, holds no statistics
+            if now is None or kept is None:
+                continue
             if not np.array_equal(now, kept, equal_nan=True):
                 found.add(key)
         return found
@@ -308,6 +315,10 @@ class Kept:
             else:
                 container.clear()
                 container.extend(whole.values())
+
+
+def _host(backend: AutodiffBackend, array: Array) -> NDArray[Any] | None:
+    return attempt(partial(backend.arrays.to_host, array), AdjudgeError, RuntimeError)
 
 
 def _holds(container: _Container, entries: Mapping[Any, Any]) -> bool:

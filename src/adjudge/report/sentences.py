@@ -297,8 +297,7 @@ SENTENCES: dict[type[Detail], Sequence[str]] = {
         "every evaluation had a copy of its own, so the comparison stands",
     ),
     findings.Remembers: (
-        "the function changes what it closes over (a buffer or an attribute of a module, say), and "
-        "has another value afterwards",
+        "the function changes what it closes over: a buffer or an attribute of a module, say",
         "that was put back before each evaluation: f is judged with what it held before the check",
     ),
     findings.AdditionOrder: ("on {device} additions may be done in another order at every call",),
