@@ -61,7 +61,7 @@ from adjudge.findings import (
     along_random,
     entry_name,
 )
-from adjudge.floats import Vector, norm, of_short_range
+from adjudge.floats import EPS, Vector, norm, of_short_range
 from adjudge.jacobian import (
     Array,
     DerivativeAtPoints,
@@ -494,12 +494,14 @@ class _LowPrecision:
         assert isinstance(self.high, Evaluator)
         if self._finely is None:
             there, seeds = self.high.problem, range(self.seed, self.seed + 2)
-            points = [
-                there.origin,
-                *(one for k in seeds for one in points_within_rounding(there, k)),
-            ]
+            beside = [one for k in seeds for one in points_within_rounding(there, k)]
+            # Probes of few digits make exact products, whose sums may be exactly zero in double.
+            random = generator(self.seed, Stream.PROBES_OF_ZEROS)
+            units = random.integers(-8, 9, (1 + len(beside), self.by.size))
             self._finely = DerivativeAtPoints(
-                self.high, self.letter, points, self.probes, from_x=True
+                *(self.high, self.letter, [there.origin, *beside], self.probes),
+                from_x=True,
+                factors=[*(1 + EPS["float64"] * units)],
             )
         rows = [self._finely.take(k) for k in probes]
         size = np.max([np.max(np.abs(row), axis=0) for row in rows], axis=0)
