@@ -24,6 +24,7 @@ from adjudge.engine import (
 )
 from adjudge.errors import InputError
 from adjudge_torch import sparse
+from adjudge_torch.precision import is_transformed, memory_of
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 VALUELESS = "meta tensors have a shape and a dtype, and hold no values"
@@ -36,7 +37,7 @@ def outside_transforms(*tensors: torch.Tensor) -> AbstractContextManager[object]
     the memory of a wrapper ends the process (PyTorch 2.13).
     """
     inside = torch._C._are_functorch_transforms_active()  # as Function.apply asks
-    if not inside or any(map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)):
+    if not inside or any(map(is_transformed, tensors)):
         return nullcontext()
     context: AbstractContextManager[object] = temporarily_clear_interpreter_stack()
     return context
@@ -44,12 +45,10 @@ def outside_transforms(*tensors: torch.Tensor) -> AbstractContextManager[object]
 
 def _memory_of(array: torch.Tensor) -> int:
     """Returns where the memory lies that other tensors may share; 0 for tensors of other kinds."""
-    plain = type(array) in PLAIN and array.layout is torch.strided and not array.is_nested
-    if not plain or array.is_meta or array._is_zerotensor() or array.is_conj() or array.is_neg():
+    plain = type(array) in PLAIN and not array.is_nested
+    if not plain or array.is_conj() or array.is_neg() or is_transformed(array):
         return 0
-    if torch._C._functorch.is_functorch_wrapped_tensor(array):
-        return 0
-    return array.untyped_storage().data_ptr()
+    return memory_of(array)
 
 
 MOST_UNUSED = 4
@@ -98,7 +97,7 @@ class TorchArrays(ArrayOperations):
                 return np.array(array.numpy(force=True))
             return self._values(array, pattern, plain=plain)
         except RuntimeError as error:
-            if torch._C._functorch.is_functorch_wrapped_tensor(array):
+            if is_transformed(array):
                 error.add_note(
                     "adjudge: a tensor is one of torch.func, which has no values: the check is "
                     "made inside of a function that torch.func transforms; check outside of "

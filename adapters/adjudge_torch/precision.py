@@ -445,7 +445,7 @@ class _Moving(TorchFunctionMode):
         """Returns the numbers of a tensor that an operator is about to write into, if they are to
         be moved afterwards: one that others have made is theirs.
         """
-        own = _address(written) in self.made and not _is_wrapped(written)
+        own = _address(written) in self.made and not is_transformed(written)
         return written.detach().clone() if own and self._moves(written) else None
 
     def _move_backward(self, results: Sequence[torch.Tensor]) -> None:
@@ -454,7 +454,7 @@ class _Moving(TorchFunctionMode):
         Products with a cotangent are rounded alike for all x close by, and cotangents of sixteen
         bits stay the same: without this the right derivative of `(x**3 + x) - x**3` fails there.
         """
-        own = [one for one in results if not _is_wrapped(one)]
+        own = [one for one in results if not is_transformed(one)]
         node = next((one.grad_fn for one in own if one.grad_fn is not None), None)
         if node is None:
             return
@@ -480,7 +480,7 @@ class _Moving(TorchFunctionMode):
         """
         made = result
         if self._moves(result) and _address(result) not in given:
-            if any(map(_is_wrapped, (result, *operands))):
+            if any(map(is_transformed, (result, *operands))):
                 made = result * (1 + self._parts(result))
             else:
                 with torch.no_grad():
@@ -536,7 +536,8 @@ def _copied(result: torch.Tensor, operands: Sequence[torch.Tensor]) -> torch.Ten
     return found
 
 
-def _is_wrapped(tensor: torch.Tensor) -> bool:
+def is_transformed(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor is one of a transform of torch.func, and has no values."""
     return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
@@ -547,7 +548,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 def _below(tensor: torch.Tensor) -> int:
     """Returns where the memory of a tensor begins, also below the wrappers of transforms."""
-    while _is_wrapped(tensor):
+    while is_transformed(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     with torch._C.DisableTorchFunction():  # other modes would see numbers handed out
         return memory_of(tensor)

@@ -791,7 +791,7 @@ parameters, in bfloat16 alone."""
 
 
 @pytest.mark.backend("torch")
-@over_seeds(10)
+@over_seeds(10, always=4)  # that of the convolution is to one side of its tolerance at the last
 @pytest.mark.parametrize("name", FEW)
 def test_a_few_parameters_that_are_off_in_sixteen_bits_alone_fail(name, seeds):
     f, backward, *shapes = FEW[name]
@@ -911,7 +911,7 @@ NORMS = {
 @pytest.mark.parametrize("missing", [0, 1])
 @pytest.mark.parametrize("dtype", LOW)
 @pytest.mark.parametrize("name", NORMS)
-@over_seeds(10, always=1)
+@over_seeds(10)
 def test_the_gradient_of_a_shift_before_a_norm_is_zero_and_no_inaccurate_number(
     name, dtype, missing, seeds
 ):

@@ -611,7 +611,7 @@ def last_slope(factor):
         (["R"], 0.5, 1.001),
     ],
 )
-@over_seeds(10, always=1)
+@over_seeds(10)
 def test_a_function_that_remembers_its_calls_is_judged_as_it_was_before_them(
     seeds, modes, p, factor
 ):
@@ -742,7 +742,7 @@ def state_of(module):
 @pytest.mark.parametrize("factor", [1.0, 1.001])
 @pytest.mark.parametrize("holder", ["the module", "a closure"])
 @pytest.mark.parametrize("kind", STATE)
-@over_seeds(10, always=1)
+@over_seeds(10)
 def test_no_state_of_a_module_moves_between_evaluations(seeds, kind, holder, factor):
     module = kind()
     before = state_of(module)

@@ -55,7 +55,7 @@ from adjudge.problem import (
     PURPOSES_AT_X,
     Ahead,
     Forward,
-    Kept,
+    HeldState,
     Leaf,
     Move,
     Problem,
@@ -122,17 +122,17 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
         ExitStack() as objects,
     ):
         held = held_by(f, environment)
-        kept = Kept(held, problem.backend) if held.parts or held.buffers else None
+        state = HeldState(held, problem.backend) if held.parts or held.buffers else None
         objects.enter_context(environment.keeping_gradients(held.objects))
         inputs = () if problem.calls is None else problem.calls.arguments.tree.leaves
         passed = (generator_of(one, environment) for one in inputs)
-        seen = Generators(environment, [*held.generators, *filter(None, passed)], kept)
+        seen = Generators(environment, [*held.generators, *filter(None, passed)])
         if problem.counts.ahead is not None:
             _watch(problem.counts.ahead, f, seen)
         outer = problem.counts.put_back
-        if kept is not None:
-            objects.enter_context(kept)
-            problem.counts.put_back = kept.before_evaluation
+        if state is not None:
+            objects.enter_context(state)
+            problem.counts.put_back = state.before_evaluation
         try:
             yield seen
         except Exception as error:  # it is raised again
@@ -140,6 +140,7 @@ def surroundings(problem: Problem, f: object, *, highest: bool = False) -> Itera
             raise
         finally:
             problem.counts.put_back = outer
+            seen.others_changed = state is not None and state.changed
             if problem.counts.ahead is not None:
                 problem.counts.end()
             if seen.have_moved():
@@ -199,12 +200,12 @@ class Generators:
 
     drawn: bool = False
     """Whether f or its derivative advanced a random state; known when it was judged."""
+    others_changed: bool = False
+    """Whether f or its derivative changed what modules hold; known when the state was put back."""
 
-    def __init__(
-        self, environment: Environment, own: Sequence[engine.Setting], kept: Kept | None
-    ) -> None:
-        """The states are read; those of `own` are not global. What else f may change is `kept`."""
-        self.own, self.kept = [(one, one.read()) for one in own], kept
+    def __init__(self, environment: Environment, own: Sequence[engine.Setting]) -> None:
+        """The states are read; those of `own` are not global."""
+        self.own = [(one, one.read()) for one in own]
         self.environment, self.engine = environment, environment.random_state()
         self.python = random.getstate()
         self.generator = np.random.get_bit_generator()  # type: ignore[attr-defined] # not in stubs
@@ -231,7 +232,7 @@ class Generators:
 
     def again(self) -> Generators:
         """Returns the same generators as they are now."""
-        return Generators(self.environment, [one for one, _ in self.own], self.kept)
+        return Generators(self.environment, [one for one, _ in self.own])
 
     def put_back(self) -> None:
         """Sets the generators and their states to what they were."""
@@ -459,7 +460,7 @@ def noticed(problem: Problem, seen: Generators, outcomes: Sequence[Judgement]) -
     """Returns notes on what the function did beside computing its value."""
     statuses = {finding.status for outcome in outcomes for finding in outcome.findings}
     notes = []
-    if seen.kept is not None and seen.kept.changed:
+    if seen.others_changed:
         notes.append(Finding(Status.MUTATES_INPUT, "", "", Remembers(), note=True))
     if seen.drawn:
         replayed = problem.counts.before_evaluation is not None

@@ -37,7 +37,7 @@ from adjudge.problem.calls import (
     read_arguments,
 )
 from adjudge.problem.captured import (
-    Kept,
+    HeldState,
     captured_by,
     captured_inputs,
     contents_reached_by,
@@ -117,8 +117,8 @@ __all__ = [
     "Domain",
     "Domains",
     "Forward",
+    "HeldState",
     "Holder",
-    "Kept",
     "Leaf",
     "Move",
     "Path",

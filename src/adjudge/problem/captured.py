@@ -204,7 +204,7 @@ def _generators_in(part: object, apart: Set[int], environment: Environment) -> d
     return found
 
 
-class Kept:
+class HeldState:
     """What a call of f may change of the modules that it closes over, as it is when this is made:
     their attributes (arrays, counters, whether a module is trained), what the containers hold that
     stand there (buffers, hooks, a history), and other arrays that they write into. Its context puts
@@ -287,8 +287,7 @@ class Kept:
         found = set()
         for key, (backend, _) in self._arrays.items():
             now, kept = (_host(backend, one[key]) for one in (self._now, self._kept))
-            # what has no values, or none in double, holds no statistics
-            if now is None or kept is None:
+            if now is None or kept is None:  # what has no numbers holds no statistics
                 continue
             if not np.array_equal(now, kept, equal_nan=True):
                 found.add(key)
@@ -318,6 +317,7 @@ class Kept:
 
 
 def _host(backend: AutodiffBackend, array: Array) -> NDArray[Any] | None:
+    """Returns the numbers of an array; `None` where it has none, or none in double precision."""
     return attempt(partial(backend.arrays.to_host, array), AdjudgeError, RuntimeError)
 
 
@@ -381,7 +381,7 @@ def contents_reached_by(f: object) -> list[bytes]:
     found = []
     for _, _, arrays in _reachable(f, held):
         for array in () if arrays is None else arrays[1]:
-            host = attempt(partial(arrays[0].arrays.to_host, array), AdjudgeError)
+            host = _host(arrays[0], array)
             found.append(b"" if host is None else blake2b(host.tobytes()).digest())
     return found
 

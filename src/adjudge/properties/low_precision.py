@@ -61,7 +61,7 @@ from adjudge.findings import (
     along_random,
     entry_name,
 )
-from adjudge.floats import EPS, Vector, norm, of_short_range
+from adjudge.floats import Vector, norm, of_short_range
 from adjudge.jacobian import (
     Array,
     DerivativeAtPoints,
@@ -217,7 +217,6 @@ class _LowPrecision:
         moved_by = self._moved_by if letter == "R" and runs else None
         left_of_zeros = self._left_of_zeros if runs else None
         self.sides = Sides(self.of, self.probes, self.lengths, moved_by, left_of_zeros)
-        self._finely: DerivativeAtPoints | None = None
 
     def _moved_by(self, entries: NDArray[np.intp]) -> NDArray[np.bool_] | None:
         """Marks the outputs that f moves in high precision where these entries of x move."""
@@ -491,18 +490,6 @@ class _LowPrecision:
         Without this every layer with a bias before its norm was called inaccurate by 1e15 spacings,
         after some hundred evaluations.
         """
-        assert isinstance(self.high, Evaluator)
-        if self._finely is None:
-            there, seeds = self.high.problem, range(self.seed, self.seed + 2)
-            beside = [one for k in seeds for one in points_within_rounding(there, k)]
-            # Probes of few digits make exact products, whose sums may be exactly zero in double.
-            random = generator(self.seed, Stream.PROBES_OF_ZEROS)
-            units = random.integers(-8, 9, (1 + len(beside), self.by.size))
-            self._finely = DerivativeAtPoints(
-                *(self.high, self.letter, [there.origin, *beside], self.probes),
-                from_x=True,
-                factors=[*(1 + EPS["float64"] * units)],
-            )
         rows = [self._finely.take(k) for k in probes]
         size = np.max([np.max(np.abs(row), axis=0) for row in rows], axis=0)
         moved = np.max([np.ptp(row, axis=0) for row in rows], axis=0)
@@ -513,6 +500,14 @@ class _LowPrecision:
         typical = rms((size * self.lengths)[zero]) / self.lengths if np.any(zero) else 0.0
         left = ZERO_UNITS * (size + typical) * self.eps / self._finely.eps
         return np.where(zero, left, 0.0)
+
+    @cached_property
+    def _finely(self) -> DerivativeAtPoints:
+        """The derivative in double precision at x, and at points within its rounding."""
+        assert isinstance(self.high, Evaluator)
+        x, seeds = self.high.problem, range(self.seed, self.seed + 2)
+        points = [x.origin, *(one for k in seeds for one in points_within_rounding(x, k))]
+        return DerivativeAtPoints(self.high, self.letter, points, self.probes, from_x=True)
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
