@@ -929,3 +929,65 @@ def test_the_gradient_of_a_shift_before_a_norm_is_zero_and_no_inaccurate_number(
     if not missing:  # nothing was said, and nothing asked for it, at nearly all seeds
         assert inaccurate <= len(seeds) / 5
         assert evaluations < 80 * len(seeds)
+
+
+OF_CENTRED = {
+    "squares": lambda y: y**2,
+    "cubes": lambda y: y**3,
+    "sines": lambda y: torch.sin(y),
+}
+
+
+def of_centred(outer, amount):
+    """`outer` of rows of `x + b` without their mean, whose rule is off by this in float32 alone.
+
+    In rows of eight, float64 adds the gradient of b up to zero to the last bit.
+    """
+
+    def f(x, b):
+        return outer((x + b) - (x + b).mean(-1, keepdim=True))
+
+    def backward(x, b, w):
+        with torch.enable_grad():
+            x, b = x.detach().requires_grad_(), b.detach().requires_grad_()
+            of_x, of_b = torch.autograd.grad(f(x, b), (x, b), w)
+        off = amount * w.sum(-1, keepdim=True)
+        return of_x, of_b + off if w.dtype is torch.float32 else of_b
+
+    return torch_function(f, backward)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("amount", [0, 1e-4])
+@pytest.mark.parametrize("name", OF_CENTRED)
+@over_seeds(10, always=2)
+def test_roundings_of_what_double_adds_up_to_zero_exactly_are_no_error(name, amount, seeds):
+    f, inaccurate = of_centred(OF_CENTRED[name], amount), 0
+    for seed in seeds:
+        x, b = (
+            tensor(4, 8, dtype="float32", seed=seed),
+            tensor(4, 1, dtype="float32", seed=seed + 10),
+        )
+        report = examine(f, (x, b), modes=["R"], seed=seed, blame=False)
+        assert report.verdict is (Verdict.FAIL if amount else Verdict.PASS), report
+        inaccurate += any(one.status is Status.INACCURATE for one in report.findings)
+    if not amount:
+        assert inaccurate <= len(seeds) / 3
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10, always=2)
+def test_the_zeros_of_a_linear_function_show_where_probes_move(seeds):
+    def centred(x, b):
+        return (x + b) - (x + b).mean(-1, keepdim=True)
+
+    inaccurate = 0
+    for seed in seeds:
+        x, b = (
+            tensor(4, 5, dtype="bfloat16", seed=seed),
+            tensor(4, 1, dtype="bfloat16", seed=seed + 9),
+        )
+        report = examine(centred, (x, b), modes=["R"], seed=seed, blame=False)
+        assert report.verdict is Verdict.PASS, report
+        inaccurate += any(one.status is Status.INACCURATE for one in report.findings)
+    assert inaccurate <= len(seeds) / 5

@@ -324,6 +324,7 @@ HOLDERS = {
     "a closure": lambda norm: lambda x: norm(x),
     "a helper": through_a_helper,
     "a list": lambda norm: (lambda norms: lambda x: norms[0](x))([norm]),
+    "a set": lambda norm: (lambda norms: lambda x: next(iter(norms))(x))({norm}),
     "a default": by_default,
     "a partial": lambda norm: partial(lambda norm, x: norm(x), norm),
     "a method": lambda norm: Model(norm).loss,
@@ -362,6 +363,17 @@ def test_running_statistics_are_as_before(holder, made):
         assert buffer.data_ptr() == place
     norm(x)
     assert not torch.equal(kept[0][0], kept[0][2])
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace` is:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace_method` is:DeprecationWarning")
+def test_nothing_is_said_of_what_a_traced_module_was_made_of():
+    module = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()).double()
+    x = torch.linspace(0.5, 2, 3, dtype=torch.float64)
+    traced = torch.jit.trace(module, x)
+    report = adjudge.examine(lambda x: traced(x), x, seed=0)
+    assert report.verdict is adjudge.Verdict.PASS, str(report)
+    assert adjudge.Status.MUTATES_INPUT not in {one.status for one in report.findings}
 
 
 class Binding(torch.nn.Module):

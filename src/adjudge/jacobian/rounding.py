@@ -537,9 +537,12 @@ class Sides:
             biases.append(relative_bias(off, high, space))
             del off
             absent &= np.all((low == 0) & (high != 0), axis=0)
+            # Terms that add up to zero to the last bit do not show there what rounding leaves of
+            # them on the other side.
+            zero = np.all(high == 0, axis=0)
             for side, row in zip(pair, rows, strict=True):
-                if side.eps == finest:
-                    motion = np.maximum(motion, np.max(np.abs(row - row[0]), axis=0))
+                moved = np.max(np.abs(row - row[0]), axis=0)
+                motion = np.maximum(motion, moved if side.eps == finest else moved * zero)
             if len(group) == 1:
                 continue
             gap = np.where(only[0], np.inf, np.abs(low[0] - high[0]))
@@ -586,6 +589,8 @@ class Sides:
         next to 1), and the derivative is computed from what is left. Nor does it count where
         one side is so many times the other that both are roundings of zero, each in its own
         precision, or that one of them is; or where f reads the entry at x only, as a quantile does.
+        Where the second side is exactly zero, what rounding leaves of it on the first has another
+        sign at each point.
         """
         e, g, held, biases = self._samples(pair, suspects)
         near = len(NEAR_DISTANCES)
@@ -593,8 +598,7 @@ class Sides:
         size[suspects] = np.maximum(_rms_held(g, held), _rms_held(e + g, held))
         u = max(side.eps for side in pair) / 2
         bound = WRONG_FACTOR * rounding_allowance(u, size, found.motion, self.space)[suspects]
-        zero = [np.all((side == 0) | ~held[:, None], axis=(0, 1)) for side in (e + g, g)]
-        missing = np.any(held, axis=0) & (zero[0] | zero[1])
+        missing = np.any(held, axis=0) & np.all((e + g == 0) | ~held[:, None], axis=(0, 1))
         part = proportional(e, g, held) & ~missing
         # Two roundings of zero are as constant as f is linear, and in the ratio of their units.
         # What rounds to zero on one side alone is as many times smaller there.

@@ -45,6 +45,8 @@ class Stream(IntEnum):
     """The points and probes at which a narrow dtype is compared with double precision."""
     NARROW_PROBES = 64
     """The factors by which the probes of that comparison change away from x."""
+    PROBES_OF_ZEROS = 78
+    """The factors within rounding that probes have where double precision shows what is zero."""
     NEAR_SECANT = 12
     """The changed probes at which a gap to a long difference is looked at again."""
     NEAR_REFERENCE = 13

@@ -61,7 +61,7 @@ from adjudge.findings import (
     along_random,
     entry_name,
 )
-from adjudge.floats import Vector, norm, of_short_range
+from adjudge.floats import EPS, Vector, norm, of_short_range
 from adjudge.jacobian import (
     Array,
     DerivativeAtPoints,
@@ -503,11 +503,19 @@ class _LowPrecision:
 
     @cached_property
     def _finely(self) -> DerivativeAtPoints:
-        """The derivative in double precision at x, and at points within its rounding."""
+        """The derivative in double precision at x, and at points within its rounding, for probes
+        within theirs: where f is linear only these move what rounding leaves.
+        """
         assert isinstance(self.high, Evaluator)
         x, seeds = self.high.problem, range(self.seed, self.seed + 2)
         points = [x.origin, *(one for k in seeds for one in points_within_rounding(x, k))]
-        return DerivativeAtPoints(self.high, self.letter, points, self.probes, from_x=True)
+        random = generator(self.seed, Stream.PROBES_OF_ZEROS)
+        units = random.integers(-8, 9, (len(points), self.by.size))
+        return DerivativeAtPoints(
+            *(self.high, self.letter, points, self.probes),
+            from_x=True,
+            factors=[*(1 + EPS["float64"] * units)],
+        )
 
     def _agrees(self, found: Deviation, value: Deviation) -> bool:
         """Returns whether the two agree at x to what rounding may be where nothing is
