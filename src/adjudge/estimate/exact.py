@@ -157,7 +157,7 @@ class Exact(Reference):
             values = _outputs(program, replay(program, [], rounded, decides_otherwise))(0)
             return values, values
 
-        exact = self._without_roundings(found, program, [], count=_size(program))
+        exact = _without_roundings(_Derivative(found, program, [], _size(program), None))
         with precision(EXACT_BITS):
             try:
                 wide, narrow = (
@@ -192,10 +192,8 @@ class Exact(Reference):
             part = _replayed(program, tangents, rounded)
             return part(1), part(0)
 
-        along, count, recorded = v.vector.tobytes(), _size(program), _recorded(program)
-        return self._refined(
-            found, program, tangents, v.length, along, count=count, recorded=recorded
-        )
+        sought = _Derivative(found, program, tangents, _size(program), v.vector.tobytes())
+        return self._refined(sought, v.length, _recorded(program))
 
     def tangent_along(self, link: Link, x: Vector, t: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -208,7 +206,7 @@ class Exact(Reference):
             return np.concatenate([part(3), part(1)]), np.concatenate([part(2), part(0)])
 
         size, along = 2 * _size(program), ("jvp", v.vector.tobytes(), t.tobytes())
-        return self._refined(found, program, tangents, v.length, along, count=size)
+        return self._refined(_Derivative(found, program, tangents, size, along), v.length)
 
     def gradient_along(self, link: Link, x: Vector, w: Vector, v: Direction) -> Estimate:
         n, program = x.size, link.program(x)
@@ -224,7 +222,7 @@ class Exact(Reference):
             )
 
         size, along = n + _size(program), ("vjp", v.vector.tobytes(), w.tobytes())
-        return self._refined(found, program, [tangent], v.length, along, count=size)
+        return self._refined(_Derivative(found, program, [tangent], size, along), v.length)
 
     def tangent(self, link: Link, x: Vector, v: Vector) -> Vector:
         """Returns the derivatives of the outputs along `v`, NaN where a branch is not decided."""
@@ -252,33 +250,17 @@ class Exact(Reference):
             return _floats(_coordinates(rows, program.inputs)(0))
 
     def _refined(
-        self,
-        found: Callable[[Roundings | None], tuple[Balls, Balls]],
-        program: Program,
-        tangents: Sequence[Sequence[Any]],
-        length: float,
-        along: Hashable,
-        *,
-        count: int,
-        recorded: Vector | None = None,
+        self, sought: _Derivative, length: float, recorded: Vector | None = None
     ) -> Estimate:
-        """Returns the estimate with as many digits as show it.
-
-        Args:
-            found: Returns derivatives, and the values of what is differentiated, with these
-                roundings.
-            program: The function.
-            tangents: The tangents of a replay of it.
-            length: The scale of x along the tangent.
-            along: What tells this derivative of the program from others.
-            count: How many derivatives there are.
-            recorded: The values as the engine computed them, where that is known.
+        """Returns the estimate with as many digits as show it. `length` is the scale of x along the
+        tangent, and `recorded` has the values as the engine computed them, where that is known.
         """
         latest = self.latest[:1]  # another thread may ask as well
+        program, along = sought.program, sought.along
         if latest and latest[0][0] is program and latest[0][1] == along:
             exact = latest[0][2]
         else:
-            exact = self._without_roundings(found, program, tangents, count=count)
+            exact = _without_roundings(sought)
             self.latest[:] = [(program, along, exact)]
         if self.rounding is None or exact.balls is None:  # a branch that is not decided
             return exact
@@ -287,7 +269,7 @@ class Exact(Reference):
             # Where a rounded number may leave the domain or change a decision, rounding may make
             # anything of it.
             try:
-                wide, values = found(self.rounding)
+                wide, values = sought.take(self.rounding)
                 loose = _floats(wide, exact.value)[1]
                 own = np.maximum(bar, np.where(np.isnan(loose), np.inf, loose))
                 loose = loose + _floats(values)[1] / length
@@ -297,50 +279,59 @@ class Exact(Reference):
                 own = bar = np.where(np.isnan(bar), bar, np.inf)
         return exact.but(error=bar, own_error=own, of_values=of_values)
 
-    @staticmethod
-    def _without_roundings(
-        found: Callable[[Roundings | None], tuple[Balls, Balls]],
-        program: Program,
-        tangents: Sequence[Sequence[Any]],
-        *,
-        count: int,
-    ) -> Estimate:
-        """Returns the derivative of the program as it is, with as many digits as show it."""
-        bits, last = EXACT_BITS, np.full(count, np.inf)
-        while True:
-            with precision(bits):
-                try:
-                    balls, _ = found(None)
-                except DoubtError as error:
-                    if bits < MOST_EXACT_BITS:
-                        bits *= 4
-                        continue
-                    return _unknown(count, error)
-                value, radius = _floats(balls)
-            wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
-            if not wide.any() or bits >= MOST_EXACT_BITS:
-                break
-            last, bits = radius, 4 * bits
-        bar = np.where(np.isnan(value), np.nan, radius)
-        half_gap, method = None, _method(program, bits)
-        # The hull of two branches is as wide with more bits. That is told at the most of them, as
-        # what saturates (`1 + erf(-25)`) is as wide until there are enough to show it.
-        stuck = wide & (radius > KINK_SHRINKING * last)
-        if stuck.any():
-            half_gap = np.where(stuck, radius, 0.0)
-            bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
-        lost = np.isnan(value)
-        if lost.any():
-            with precision(EXACT_BITS):
-                culprit = first_lost(program, tangents)
-            if culprit is not None:
-                jumps = culprit.name in SWITCHES
-                why = "its branches do not meet" if jumps else "its derivative is no number"
-                method = _doubtful(Doubt(culprit, why))
-                if jumps:
-                    half_gap = np.where(lost, np.inf, 0.0 if half_gap is None else half_gap)
-        moved = (value != 0) | (radius > 0)
-        return Estimate(value, bar, moved, method, half_gap, balls=balls)
+
+class _Derivative(NamedTuple):
+    """A derivative of a program, to be taken with as many digits as show it."""
+
+    take: Callable[[Roundings | None], tuple[Balls, Balls]]
+    """Returns it and the values of what is differentiated, with these roundings."""
+    program: Program
+    tangents: Sequence[Sequence[Any]]
+    """The tangents of a replay of the program."""
+    size: int
+    """How many numbers the derivative has."""
+    along: Hashable
+    """What tells this derivative of the program from others."""
+
+
+def _without_roundings(sought: _Derivative) -> Estimate:
+    """Returns the derivative of the program as it is, with as many digits as show it."""
+    program, count = sought.program, sought.size
+    bits, last = EXACT_BITS, np.full(count, np.inf)
+    while True:
+        with precision(bits):
+            try:
+                balls, _ = sought.take(None)
+            except DoubtError as error:
+                if bits < MOST_EXACT_BITS:
+                    bits *= 4
+                    continue
+                return _unknown(count, error)
+            value, radius = _floats(balls)
+        wide = ~(radius <= 2.0**-52 * np.abs(value)) & np.isfinite(value)
+        if not wide.any() or bits >= MOST_EXACT_BITS:
+            break
+        last, bits = radius, 4 * bits
+    bar = np.where(np.isnan(value), np.nan, radius)
+    half_gap, method = None, _method(program, bits)
+    # The hull of two branches is as wide with more bits. That is told at the most of them, as
+    # what saturates (`1 + erf(-25)`) is as wide until there are enough to show it.
+    stuck = wide & (radius > KINK_SHRINKING * last)
+    if stuck.any():
+        half_gap = np.where(stuck, radius, 0.0)
+        bar = np.where(stuck, 2.0**-52 * (np.abs(value) + radius), bar)
+    lost = np.isnan(value)
+    if lost.any():
+        with precision(EXACT_BITS):
+            culprit = first_lost(program, sought.tangents)
+        if culprit is not None:
+            jumps = culprit.name in SWITCHES
+            why = "its branches do not meet" if jumps else "its derivative is no number"
+            method = _doubtful(Doubt(culprit, why))
+            if jumps:
+                half_gap = np.where(lost, np.inf, 0.0 if half_gap is None else half_gap)
+    moved = (value != 0) | (radius > 0)
+    return Estimate(value, bar, moved, method, half_gap, balls=balls)
 
 
 @cache
