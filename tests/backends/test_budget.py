@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scenarios import cells, on_both
+from frameworks import torch
+from scenarios import cells, on_both, over_seeds, torch_function
 
 from adjudge import InputError, Status, Verdict, examine
 from adjudge.limits import limited
@@ -91,3 +92,32 @@ def test_a_first_derivative_that_the_second_leaves_open_is_judged_within_it(
         )
         assert report.modes["R"] is Verdict.PASS
         assert report.counts["evaluations"] <= budget
+
+
+def sine_by_rules(factor):
+    """A sine whose rule is wrong by a factor that its own rule leaves out."""
+    rule = torch_function(
+        lambda x, w: factor * w * torch.cos(x),
+        lambda x, w, u: (-u * w * torch.sin(x), u * torch.cos(x)),
+    )
+    return torch_function(torch.sin, rule)
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("modes", "times"), [(["R", "RR"], 7), (["RR"], 22)])
+@over_seeds(10)
+def test_what_is_wrong_with_a_wrong_derivative_is_not_searched_entry_by_entry(
+    dtype, modes, times, seeds
+):
+    for seed in seeds:
+        x = torch.tensor(np.random.default_rng(seed).normal(size=(6, 8)))
+        inputs = x.to(getattr(torch, dtype)).requires_grad_()
+        right, wrong = (
+            examine(sine_by_rules(factor), inputs, modes=modes, seed=seed, blame=False)
+            for factor in (1.0, 1.01)
+        )
+        assert right.verdict is Verdict.PASS, str(right)
+        assert wrong.verdict is Verdict.FAIL, str(wrong)
+        assert any(finding.mode == "R" for finding in wrong.findings)
+        assert wrong.counts["evaluations"] <= times * right.counts["evaluations"]

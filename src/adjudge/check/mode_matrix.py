@@ -245,6 +245,8 @@ class Matrix:
         if taken == "F" and self.rows.get(self.problem.backend.way, {}).get("RR") is Verdict.PASS:
             # What else a rule of the second order does was looked at there.
             settings = replace(settings, check_undefined_grad=False, thorough=False)
+        of_wrong = self.rows.get(self.problem.backend.way, {}).get(taken) is Verdict.FAIL
+        settings = replace(settings, of_wrong=of_wrong)
         composition = Composition(
             self.problem, taken, self._derivation(taken), self.double, self._provenance()
         )

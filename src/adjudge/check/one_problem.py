@@ -768,25 +768,31 @@ class _Case:
 
     def _prove_entry(self, failure: Failure) -> None:
         """Looks for one wrong entry behind a projection, and adds its mode to those that are
-        proved wrong.
+        proved wrong. Differences of a derivative that has failed itself are wrong without proof.
         """
         record, self.work = self.table.record, self.work or SearchWork.after(self.base)
+        if self.settings.of_wrong:
+            record.proved.add(failure.mode)
         if failure.mode in record.proved or not self.table.budget.allows(ENTRY_WORK):
             return
-        found = self.located[failure.key] = self._located(failure, self.work)
+        # Where a replay of f and differences say otherwise of an entry, the stages come first.
+        found = self._located(failure, self.work, disputes=False)
+        if found.entries or not found.disputed:
+            self.located[failure.key] = found
         if found.entries:
             record.proved.add(failure.mode)
 
-    def _located(self, failure: Failure, work: SearchWork) -> Located:
+    def _located(self, failure: Failure, work: SearchWork, *, disputes: bool = True) -> Located:
         """Returns the wrong entries behind a projection, of which few are named where a mistake
         explains all.
         """
-        return locate_entries(self.table, failure, work, partial(self.mistakes.explains, failure))
+        explained = partial(self.mistakes.explains, failure)
+        return locate_entries(self.table, failure, work, explained, disputes=disputes)
 
     def trace_projections(self) -> None:
         """Traces projections to entries: those that failed, and those that agree suspiciously."""
         record = self.table.record
-        if record.projections or record.significant:
+        if (record.projections or record.significant) and not self.settings.of_wrong:
             if self.work is None or not record.proved:
                 self.work = SearchWork.after(self.base)
             if not self.probes.full:

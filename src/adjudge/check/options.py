@@ -530,6 +530,9 @@ class Settings:
     """See `Tolerance.of_x`."""
     by_blocks: bool = False
     """Whether blocks of entries are compared by themselves, too; see `NARROW_BLOCK`."""
+    of_wrong: bool = False
+    """Whether the derivative that is differentiated has failed, so that no entry is searched for
+    behind what fails: that search took thirty times a right check, and the first order is told."""
 
     @property
     def fixed(self) -> bool:

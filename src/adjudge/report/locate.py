@@ -25,7 +25,7 @@ from adjudge.constants import (
     VJP_UNITS,
 )
 from adjudge.estimate import Column, Effort, Estimate, in_parts
-from adjudge.findings import AlsoWrong, Entry, along_random
+from adjudge.findings import AlsoWrong, Entry, Scheme, along_random
 from adjudge.floats import Vector, chunks, norm
 from adjudge.jacobian import (
     ENTRY_WORK,
@@ -281,6 +281,8 @@ class Located:
     """Says whether more are wrong than were looked for."""
     cut_short: bool = False
     """Says whether the budget ended the search."""
+    disputed: bool = False
+    """Says whether a replay of f found an entry right that differences found wrong."""
 
     def __iadd__(self, other: Located) -> Located:
         """Adds what was found behind another projection."""
@@ -368,16 +370,20 @@ def locate_entries(
     failure: Failure,
     work: SearchWork,
     explained: Callable[[Located], bool] = lambda _: True,
+    *,
+    disputes: bool = True,
 ) -> Located:
     """Returns the entries of the Jacobian behind `failure` that are wrong by themselves.
 
-    Where a mistake has `explained` them all, few are named.
+    Where a mistake has `explained` them all, few are named. Without `disputes` the search ends at
+    the first entry that differences find wrong and a replay of f right: the derivative of a wrong
+    rule is wrong in every entry for differences of that rule, and in none for f.
 
     One wrong entry takes about ten evaluations and four vjps at any size, and several take
     `O(log n)` each. Nothing is found where the errors of many entries are too small one by one; the
     projection then speaks for itself.
     """
-    search = _Search(table, failure, work, explained)
+    search = _Search(table, failure, work, explained, disputes=disputes)
     search.inputs()
     search.found.entries.sort(key=lambda entry: -entry.excess)
     return search.found
@@ -392,8 +398,10 @@ class _Search:
         failure: Failure,
         work: SearchWork,
         explained: Callable[[Located], bool],
+        *,
+        disputes: bool,
     ) -> None:
-        self.table, self.failure, self.work = table, failure, work
+        self.table, self.failure, self.work, self.disputes = table, failure, work, disputes
         columns = failure.columns
         self.base, self.estimator, self.tolerance = columns.base, columns.estimator, table.tolerance
         self.found = Located()
@@ -463,7 +471,8 @@ class _Search:
         if not self.table.budget.allows(ENTRY_WORK):
             self.found.cut_short = True
         found = len(self.found.entries)
-        return self.found.cut_short or found >= MOST_NAMED or self.work.spent(found, self.explained)
+        ended = self.found.cut_short or (self.found.disputed and not (found or self.disputes))
+        return ended or found >= MOST_NAMED or self.work.spent(found, self.explained)
 
     def _all_outputs(self) -> Residual:
         """Returns the residual of all outputs that are off in forward mode, which are searched for
@@ -654,6 +663,7 @@ class _Search:
             self.found.cut_short = True
             return False
         if not judged.wrong:
+            self.found.disputed |= judged.column.estimate.method.scheme is Scheme.REFERENCE
             return False
         if len(self.found.entries) < MOST_NAMED:
             self._name(coordinate, row, automatic, judged)
