@@ -838,6 +838,7 @@ class _Case:
             if found.entries:
                 before = self.traced.setdefault(mode, Located())
                 tally.wrong.remove(failure.entry)
+                tally.traced.append(failure.entry)
                 tally.wrong[len(before.entries) : 0] = found.entries
                 before += found
 

@@ -674,6 +674,9 @@ class Tally:
     outputs: Power = field(default_factory=Power)
     """The outputs whose part in a projection was measured."""
     wrong: list[Entry] = field(default_factory=list)
+    traced: list[Entry] = field(default_factory=list)
+    """The projections that gave way to the wrong entries behind them. A wrong formula may be off by
+    little in the entry that was found."""
     open: list[Entry] = field(default_factory=list)
     spurious: list[Entry] = field(default_factory=list)
     """Wrong entries with a derivative where the function does not move at all."""
@@ -773,7 +776,7 @@ def findings_of(
             # An iteration may converge last in one entry or one row, which looks like a mistake.
             close = _accuracy(tally) is not None
             if proved or close or not (mistake or alone):
-                remedy = _if_it_iterates(entries)
+                remedy = _if_it_iterates(entries, tally.traced)
         found.append(Finding(status, tally.mode, entries[0].name, detail, remedy))
         mistake, also = "", None
     seen: set[tuple[Status, Meaning]] = set()
@@ -835,9 +838,10 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
     return Status.UNRESOLVED, Meaning.WIDE, Remedy.WIDEN_DTYPE
 
 
-def _if_it_iterates(entries: Sequence[Entry]) -> IfItIterates | None:
-    """Returns advice for a function that iterates to a tolerance, where wrong entries are off by a
-    small part of their size and follow no pattern; else `None`.
+def _if_it_iterates(entries: Sequence[Entry], projections: Sequence[Entry]) -> IfItIterates | None:
+    """Returns advice for a function that iterates to a tolerance, where wrong entries, and the
+    projections that they lie behind, are off by a small part of their size and follow no pattern;
+    else `None`.
 
     An ODE solver that adapts its steps and a fixed point that is stopped early are off by about
     their tolerance, and so is a derivative that is that of the exact solution. The FAIL is true of
@@ -847,18 +851,25 @@ def _if_it_iterates(entries: Sequence[Entry]) -> IfItIterates | None:
     size = max(max(abs(entry.automatic), abs(entry.reference)) for entry in entries)
     if not (0 < gap <= ITERATION_PART * size < np.inf):
         return None
+    # The terms of a projection may cancel, so that it is off by a larger part than each of them.
+    most = max(ITERATION_PART, ITERATION_ROOM**2 * gap / size)
+    if any(_part_off(one) > most for one in projections):
+        return None
     return IfItIterates(gap / size, ITERATION_ROOM * gap)
 
 
+def _part_off(entry: Entry) -> float:
+    """Returns by which part of itself an entry is off, beside the larger of its two values."""
+    size = max(abs(entry.automatic), abs(entry.reference))
+    return abs(entry.automatic - entry.reference) / size if size else np.inf
+
+
 def _accuracy(tally: Tally) -> float | None:
-    """Returns how accurate the wrong entries are, where all that are kept are accurate to some
-    digits.
+    """Returns how accurate the wrong entries are, where all that are kept, and the projections that
+    they lie behind, are accurate to some digits.
     """
-    size = [max(abs(entry.automatic), abs(entry.reference)) for entry in tally.wrong]
-    gaps = [abs(e.automatic - e.reference) / s for e, s in zip(tally.wrong, size, strict=True) if s]
-    if len(gaps) < len(size) or not all(gap <= ACCURATE_PART for gap in gaps):
-        return None
-    return max(gaps)
+    part = max(map(_part_off, [*tally.wrong, *tally.traced]))
+    return part if part <= ACCURATE_PART else None
 
 
 def identity_findings(tally: Tally) -> list[Finding]:

@@ -474,8 +474,8 @@ def _disagreement(detail: Disagreement, finding: Finding) -> list[str]:
             kink += "; the automatic value lies between the one-sided slopes"
         kink += f"; right at {near.right} points nearby"
         return [kink, *lines, _moved(near.reach)]
-    if detail.also is not None:
-        lines.append(_also(detail.also))
+    if detail.also is not None and not (detail.mistake and detail.also.many):
+        lines.append(_also(detail.also))  # a mistake says of how many entries it is one
     elif off and detail.count == 1 and not (entry.projected or detail.mistake):
         lines.append("no other entry was found to be wrong")
     if detail.meaning is Meaning.WRONG and finding.verdict is Verdict.FAIL:
