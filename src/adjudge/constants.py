@@ -1141,6 +1141,11 @@ SURE_SIDE = 7 / 8
 rounding or an error. Without being asked for its side a wrong sign of one passed; it is an error if
 it is off to the same side at this part of the points. Chance makes that of 32 points once in 50,000
 times. The value is ours."""
+SIDED_FACTOR = 2
+"""An entry that is off to one side at `SIDE_POINTS` is no rounding of its rule if it is off by more
+than so many times what it scatters by in double, in units of rounding, in place of `RULE_FACTOR`
+times. With that a wrong sign of the slope of a sigmoid passed in bfloat16 at 3, and without any the
+right rule of `(1 - cos x) / x**2` fails in float16. The value is ours."""
 BIAS_DRIFTS = 2
 """A function whose values are off by a factor in the narrow dtype has a derivative that is, and its
 rule is right. A common factor of the derivative has to exceed that of the values this many times.

@@ -991,3 +991,34 @@ def test_the_zeros_of_a_linear_function_show_where_probes_move(seeds):
         assert report.verdict is Verdict.PASS, report
         inaccurate += any(one.status is Status.INACCURATE for one in report.findings)
     assert inaccurate <= len(seeds) / 5
+
+
+def wrong_above_one(factor):
+    """A sigmoid whose rule, in sixteen bits alone, is off by this factor where x is above 1."""
+
+    def backward(x, w):
+        y = torch.sigmoid(x)
+        slope = y * (1 - y) * w
+        return slope if x.dtype is torch.float64 else torch.where(x > 1, factor * slope, slope)
+
+    return torch_function(torch.sigmoid, backward)
+
+
+@pytest.mark.backend("torch")
+@over_seeds(10, always=2)
+@pytest.mark.parametrize(
+    ("above", "factor", "verdict"),
+    [
+        (2.4, 1.0, Verdict.PASS),
+        (2.4, 0.0, Verdict.FAIL),
+        (2.4, -1.0, Verdict.FAIL),
+        (3.2, 1.0, Verdict.PASS),
+        (3.2, 0.0, Verdict.FAIL),
+    ],
+)
+def test_one_entry_whose_slope_cancels_is_wrong_at_every_seed(above, factor, verdict, seeds):
+    for seed in seeds:
+        random = np.random.default_rng(seed)
+        x = torch.tensor([*(0.3 * random.normal(size=6)), above + 0.3 * random.random()])
+        report = examine(wrong_above_one(factor), x.to(torch.bfloat16), seed=seed, blame=False)
+        assert report.verdict is verdict, str(report)
