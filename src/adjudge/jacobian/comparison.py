@@ -868,8 +868,8 @@ def _accuracy(tally: Tally) -> float | None:
     """Returns how accurate the wrong entries are, where all that are kept, and the projections that
     they lie behind, are accurate to some digits.
     """
-    part = max(map(_part_off, [*tally.wrong, *tally.traced]))
-    return part if part <= ACCURATE_PART else None
+    parts = [_part_off(one) for one in (*tally.wrong, *tally.traced)]
+    return max(parts) if all(part <= ACCURATE_PART for part in parts) else None  # not if NaN
 
 
 def identity_findings(tally: Tally) -> list[Finding]:
