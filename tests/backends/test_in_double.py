@@ -941,7 +941,7 @@ OF_CENTRED = {
 def of_centred(outer, amount):
     """`outer` of rows of `x + b` without their mean, whose rule is off by this in float32 alone.
 
-    In rows of eight, float64 adds the gradient of b up to zero to the last bit.
+    In rows of eight or sixteen, float64 adds the gradient of b up to zero to the last bit.
     """
 
     def f(x, b):
@@ -973,6 +973,18 @@ def test_roundings_of_what_double_adds_up_to_zero_exactly_are_no_error(name, amo
         inaccurate += any(one.status is Status.INACCURATE for one in report.findings)
     if not amount:
         assert inaccurate <= len(seeds) / 3
+
+
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize(("name", "seed"), [("cubes", 9), ("sines", 1)])
+def test_such_roundings_are_no_error_where_they_stand_still_next_to_x(name, seed):
+    x, b = (
+        tensor(4, 16, dtype="float32", seed=seed),
+        tensor(4, 1, dtype="float32", seed=seed + 10),
+    )
+    f = of_centred(OF_CENTRED[name], 0)
+    report = examine(f, (x, b), modes=["R"], seed=seed, blame=False)
+    assert report.verdict is Verdict.PASS, report
 
 
 @pytest.mark.backend("torch")

@@ -242,11 +242,11 @@ class Matrix:
     # ---- The usual way
 
     def _judge_as_usual(self, taken: str, settings: Settings) -> None:
-        if taken == "F" and self.rows.get(self.problem.backend.way, {}).get("RR") is Verdict.PASS:
+        known = self.rows.get(self.problem.backend.way, {})
+        settings = replace(settings, of_wrong=known.get(taken) is Verdict.FAIL)
+        if taken == "F" and known.get("RR") is Verdict.PASS:
             # What else a rule of the second order does was looked at there.
             settings = replace(settings, check_undefined_grad=False, thorough=False)
-        of_wrong = self.rows.get(self.problem.backend.way, {}).get(taken) is Verdict.FAIL
-        settings = replace(settings, of_wrong=of_wrong)
         composition = Composition(
             self.problem, taken, self._derivation(taken), self.double, self._provenance()
         )

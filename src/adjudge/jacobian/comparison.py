@@ -869,7 +869,8 @@ def _accuracy(tally: Tally) -> float | None:
     they lie behind, are accurate to some digits.
     """
     parts = [_part_off(one) for one in (*tally.wrong, *tally.traced)]
-    return max(parts) if all(part <= ACCURATE_PART for part in parts) else None  # not if NaN
+    # A NaN is no small part, and the largest of some numbers may pass over it.
+    return max(parts) if all(part <= ACCURATE_PART for part in parts) else None
 
 
 def identity_findings(tally: Tally) -> list[Finding]:

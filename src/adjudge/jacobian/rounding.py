@@ -541,8 +541,9 @@ class Sides:
             # them on the other side.
             zero = np.all(high == 0, axis=0)
             for side, row in zip(pair, rows, strict=True):
-                moved = np.max(np.abs(row - row[0]), axis=0)
-                motion = np.maximum(motion, moved if side.eps == finest else moved * zero)
+                counts = np.True_ if side.eps == finest else zero
+                if np.any(counts):
+                    motion = np.maximum(motion, counts * np.max(np.abs(row - row[0]), axis=0))
             if len(group) == 1:
                 continue
             gap = np.where(only[0], np.inf, np.abs(low[0] - high[0]))
