@@ -56,6 +56,14 @@ MOST_UNUSED = 4
 value is ours."""
 
 
+def _host(copied: torch.Tensor) -> HostArray:
+    """Returns the numbers of a copy, whose memory they take. Conjugate and negative views, and
+    the zero tensors of forward AD, become values (`force`).
+    """
+    numbers: HostArray = copied.numpy(force=True)
+    return numbers
+
+
 class TorchArrays(ArrayOperations):
     """Operations on tensors. Contract: see `ArrayOperations`."""
 
@@ -92,9 +100,9 @@ class TorchArrays(ArrayOperations):
         plain = type(array) in PLAIN and array.layout is pattern.layout is torch.strided
         plain = plain and not array.is_nested
         try:
-            # force: conjugate and negative views and zero tensors (of forward AD) become values
+            # A copy is read: memory that NumPy shares can never be resized again, the user's too.
             if plain and array.dtype is torch.float64 and array.is_cpu:  # as most are
-                return np.array(array.numpy(force=True))
+                return _host(array.detach().clone())
             return self._values(array, pattern, plain=plain)
         except RuntimeError as error:
             if is_transformed(array):
@@ -121,13 +129,13 @@ class TorchArrays(ArrayOperations):
             tensor.copy_(array.detach())
         wide = torch.complex128 if tensor.dtype.is_complex else torch.float64
         if plain:
-            return np.array(tensor.to(device="cpu", dtype=wide).numpy(force=True))
+            return _host(tensor.to(device="cpu", dtype=wide, copy=True))
         if sparse.is_sparse(pattern) and self._stored_only:
             tensor = sparse.stored_values(tensor, pattern)
         elif sparse.is_sparse(tensor) or tensor.is_mkldnn:
             tensor = tensor.to_dense()
-        tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide)
-        return np.array(tensor.numpy(force=True))
+        tensor = tensor.as_subclass(torch.Tensor).to(device="cpu", dtype=wide, copy=True)
+        return _host(tensor)
 
     def from_host(self, host: HostArray, like: Array) -> Array:
         tensor = torch.from_numpy(np.array(host))

@@ -228,6 +228,9 @@ class TorchEnvironment(Environment):
 
         return past
 
+    def aside(self) -> AbstractContextManager[None]:
+        return precision.aside()
+
     def highest_precision(self) -> AbstractContextManager[None]:
         return highest()
 

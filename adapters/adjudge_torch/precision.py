@@ -90,6 +90,20 @@ def read_as_double() -> Iterator[None]:
         _READ_AS_DOUBLE.reset(token)
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """Returns a context for our own code in the midst of all that: no mode sees what it does.
+
+    Without it a buffer of bfloat16 says that it is double, and cannot be read as such.
+    """
+    token = _READ_AS_DOUBLE.set(False)
+    try:
+        with torch._C.DisableTorchFunction():
+            yield
+    finally:
+        _READ_AS_DOUBLE.reset(token)
+
+
 def _is_override(tensor: torch.Tensor) -> bool:
     return type(tensor) not in (torch.Tensor, torch.nn.Parameter)
 

@@ -166,7 +166,7 @@ class _Builder(ProgramBuilder):
     def host(self, array: Any) -> NDArray[Any]:
         """Contract: see `ProgramBuilder.host`."""
         if isinstance(array, torch.Tensor) and not is_inexact(array):
-            return np.array(array.numpy(force=True))
+            return array.detach().clone().numpy(force=True)
         return super().host(array)
 
 

@@ -1,10 +1,13 @@
 """What a check leaves behind in PyTorch: nothing, also when it is interrupted."""
 
+import collections
+import dataclasses
 import subprocess
 import sys
 from contextlib import nullcontext
 from functools import partial
 
+import numpy as np
 import pytest
 from frameworks import torch
 from scenarios import over_seeds
@@ -741,7 +744,95 @@ class Shared(torch.nn.Module):
         return (x * self.part.clone()).sin() * (before - self.part.clone())
 
 
-STATE = [FirstOfAll, Largest, Cache, Unlearned, Backward, Shared]
+class Frozen(dict):
+    """A dictionary that refuses what is put into it by name."""
+
+    def __setitem__(self, name, value):
+        raise TypeError(f"{name} is frozen")
+
+    def update(self, *given, **named):
+        raise TypeError("all is frozen")
+
+
+@dataclasses.dataclass
+class Statistics:
+    mean: object
+    count: int = 1
+
+
+Pair = collections.namedtuple("Pair", "mean count")
+
+
+class Resized(torch.nn.Module):
+    """A buffer that grows."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(1, dtype=torch.float64))
+
+    def forward(self, x):
+        self.seen.resize_(len(self.seen) + 1)[-1] = 1.0
+        return x.sin() * self.seen.sum()
+
+
+class Within(torch.nn.Module):
+    """What a call changes stands in a container that the module holds, in `state`."""
+
+    def __init__(self, state, change):
+        super().__init__()
+        self.state, self.change = state(torch.ones(2, dtype=torch.float64)), change
+
+    def forward(self, x):
+        return x.sin() * self.change(self.state)
+
+
+def grown(array):
+    return (array.mul_(1.5) if isinstance(array, torch.Tensor) else array.__imul__(1.5))[0].item()
+
+
+def counted(statistics):
+    statistics.count += 1
+    statistics.mean = statistics.mean * 1.5
+    return statistics.mean[0] * statistics.count
+
+
+def oldest(cache):
+    name = next(iter(cache))
+    cache[name] = cache.pop(name)
+    return cache[name]
+
+
+def another(seen):
+    (seen.add if isinstance(seen, set) else seen.append)(len(seen))
+    return len(seen)
+
+
+def raised(counts, name):
+    dict.__setitem__(counts, name, counts[name] + 1)
+    return counts[name]
+
+
+WITHIN = {
+    "a list in a dictionary": (lambda array: {"of x": [array]}, lambda s: grown(s["of x"][0])),
+    "an empty list in a list": (lambda array: [[]], lambda s: another(s[0])),
+    "a tuple": (lambda array: (array, 1), lambda s: grown(s[0])),
+    "tuples in a list": (lambda array: [((array,), 2)], lambda s: grown(s[0][0][0])),
+    "a named tuple": (lambda array: Pair(array, 1), lambda s: grown(s.mean)),
+    "a dataclass": (Statistics, counted),
+    "dataclasses in a list": (lambda array: [Statistics(array)], lambda s: counted(s[0])),
+    "a set": (lambda array: {-1}, another),
+    "a deque in a tuple": (lambda array: (collections.deque([1], 9),), lambda s: another(s[0])),
+    "an array of NumPy": (lambda array: array.numpy().copy(), grown),
+    "bytes of NumPy": (
+        lambda array: np.array([b"a", b"b"]),
+        lambda s: 1 + (s.put(0, bytes([s[0][0] + 1])) or s[0][0]),
+    ),
+    "the order of names": (lambda array: {"first": 1.0, "second": 2.0}, oldest),
+    "a counter": (lambda array: collections.Counter(calls=1), lambda s: raised(s, "calls")),
+    "a frozen dictionary": (lambda array: Frozen(calls=1), lambda s: raised(s, "calls")),
+}
+STATE = [FirstOfAll, Largest, Cache, Unlearned, Backward, Shared, Resized]
+STATE += [pytest.param(partial(Within, *one), id=name) for name, one in WITHIN.items()]
 
 
 def state_of(module):
@@ -776,6 +867,31 @@ def test_no_state_of_a_module_moves_between_evaluations(seeds, kind, holder, fac
         report = adjudge.examine(f, (x,), modes=["R"], seed=seed, blame=False)
         assert report.verdict.name == ("PASS" if factor == 1 else "FAIL"), report
         assert state_of(module) == before
+
+
+def test_a_buffer_of_sixteen_bits_is_put_back_beside_exact_references():
+    class Narrow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", torch.ones(3, dtype=torch.bfloat16))
+
+        def forward(self, x):
+            self.scale.mul_(1.5)
+            return x.sin() * self.scale.clone()
+
+    module = Narrow()
+    x = torch.linspace(0.5, 2, 3, dtype=torch.float64)
+    report = adjudge.examine(module, (x,), reference="exact", seed=0)
+    assert report.verdict is adjudge.Verdict.PASS, report
+    assert module.scale.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_an_array_of_the_user_can_be_resized_after_a_check(dtype):
+    x = torch.linspace(0.5, 2, 3, dtype=getattr(torch, dtype))
+    for reference in (None, "exact"):
+        assert adjudge.examine(torch.sin, (x,), reference=reference, seed=0)
+    assert x.resize_(9).shape == (9,)
 
 
 def test_a_lazy_module_that_f_closes_over_can_be_called_afterwards():

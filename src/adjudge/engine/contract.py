@@ -425,6 +425,14 @@ class Environment:
         """
         return f
 
+    def aside(self) -> AbstractContextManager[object]:
+        """Returns a context for what the checker does with arrays between two evaluations, within
+        `widening_past_casts` and `past_casts` too: in it an array has its own dtype and numbers.
+
+        The default is empty, as where these two change nothing but what the function sees.
+        """
+        return contextlib.nullcontext()
+
     def highest_precision(self) -> AbstractContextManager[None]:
         """Returns a context in which arithmetic is as exact as the dtype: no TF32, no autocast."""
         return contextlib.nullcontext()

@@ -331,7 +331,8 @@ class Arguments:
             return bool(now.tobytes() == before.tobytes())
         backend = self.backend
         try:
-            now, before = backend.arrays.to_host(now), backend.arrays.to_host(before)
+            with backend.environment.aside():
+                now, before = backend.arrays.to_host(now), backend.arrays.to_host(before)
         except NotSupportedError:
             # Arrays of a device that hold no values cannot be written to.
             return True

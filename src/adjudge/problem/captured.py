@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import random
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from operator import is_
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -25,6 +26,7 @@ from adjudge.engine import (
     Environment,
     FlatFunction,
     Setting,
+    backend_named,
     backend_of,
     buffers_of,
     functional_of,
@@ -218,24 +220,31 @@ class HeldState:
     """Whether an evaluation has left anything changed."""
 
     def __init__(self, held: Held, backend: AutodiffBackend) -> None:
-        """Arrays of the engine `backend` are copied in its context."""
-        containers = [one for part in held.parts for one in _containers(part)]
+        """Arrays of the engine `backend`, and of NumPy, are copied in its context."""
+        containers, tuples = _held_in(held.parts)
         self._before = [(one, _entries(one)) for one in containers]
-        self._buffers = held.buffers
+        self._aside, self._buffers = backend.environment.aside, held.buffers
         own = {id(array): (engine, array) for engine, arrays in held.buffers for array in arrays}
-        for one in (one for _, entries in self._before for one in entries.values()):
-            if id(one) in own or not backend.owns(one) or backend.requires_grad(one):
+        of_numpy = backend_named("numpy")
+        for one in chain(chain.from_iterable(each.values() for _, each in self._before), *tuples):
+            engine = backend if backend.owns(one) else of_numpy
+            # no copy keeps the class of an array that is derived from one of NumPy, as if masked
+            other = engine is of_numpy and type(one) is not np.ndarray
+            if other or id(one) in own or engine.requires_grad(one):
                 continue
             # a nested array has no shape
-            info = attempt(partial(backend.arrays.info, one), RuntimeError)
+            info = attempt(partial(engine.arrays.info, one), RuntimeError)
             if info is not None and math.prod(info.shape) <= MOST_COPIED:
-                own[id(one)] = backend, one
+                own[id(one)] = engine, one
         self._arrays = own
         """The arrays by their `id`, each with its engine."""
+        self._tuples = {id(one): one for one in tuples}
+        """The tuples by their `id`: none can be written into, and others stand for those that hold
+        arrays."""
         self._kept = self._copied({key: array for key, (_, array) in own.items()})
-        """A copy of each that nobody writes into."""
-        self._now: dict[int, Array] = {}
-        """What stands for the arrays within the context, by the `id` of each."""
+        """A copy of each array that nobody writes into."""
+        self._now: dict[int, Any] = {}
+        """What stands for the arrays and tuples within the context, by the `id` of each."""
         self._written: set[int] = set()
         self._holding, self._evaluations = ExitStack(), 0
 
@@ -260,20 +269,19 @@ class HeldState:
         """Puts everything back if an evaluation has left it changed. Whether one does is asked
         before the first few alone, which is after a vjp as well: to ask takes as long as a copy.
         """
-        if self._evaluations < ASKED_EVALUATIONS:
-            self._evaluations += 1
-            self._written |= self._found_written()
-            self.changed = self.changed or bool(self._written) or self._bound_anew()
-        if self.changed:
-            self._renew(self._written)
+        with self._aside():
+            if self._evaluations < ASKED_EVALUATIONS:
+                self._evaluations += 1
+                self._written |= self._found_written()
+                self.changed = self.changed or bool(self._written) or self._bound_anew()
+            if self.changed:
+                self._renew(self._written)
 
     def _bound_anew(self) -> bool:
         """Returns whether a container holds anything else."""
         return any(True for _ in self._unlike(self._now))
 
-    def _unlike(
-        self, stands_for: Mapping[int, Array]
-    ) -> Iterator[tuple[_Container, dict[Any, Any]]]:
+    def _unlike(self, stands_for: Mapping[int, Any]) -> Iterator[tuple[_Container, dict[Any, Any]]]:
         """Yields the containers that hold anything else, with what they should hold."""
         for container, entries in self._before:
             if len(container) == len(entries) and not 0 < len(entries) <= MOST_REACHED:
@@ -298,43 +306,107 @@ class HeldState:
         engine has recorded with the old copies is not written into.
         """
         self._now |= self._copied({key: self._kept[key] for key in keys})
+        for key in self._tuples:
+            self._now.pop(key, None)
+        for one in self._tuples.values():
+            self._standing_for(one)
         self._holding.close()
         for backend, arrays in self._buffers:  # of which others may know as well
             values = tuple([self._now[id(array)] for array in arrays])
             self._holding.enter_context(backend.holding(arrays, values))
         self._bind(self._now)
 
-    def _bind(self, stands_for: Mapping[int, Array]) -> None:
+    def _standing_for(self, one: Any) -> Any:
+        """Returns what stands for what a container holds: for a tuple, one of what stands for its
+        entries.
+        """
+        if id(one) in self._tuples and id(one) not in self._now:
+            entries = [self._standing_for(each) for each in one]
+            self._now[id(one)] = one if all(map(is_, one, entries)) else _of_kind(one, entries)
+        return self._now.get(id(one), one)
+
+    def _bind(self, stands_for: Mapping[int, Any]) -> None:
         """Puts back the entries of all containers, with what stands for the arrays among them."""
         for container, whole in self._unlike(stands_for):
+            kind: Any = _plain_kind(container)
+            kind.clear(container)
             if isinstance(container, dict):
-                for name in container.keys() - whole.keys():
-                    del container[name]
-                container.update(whole)
+                for name, one in whole.items():
+                    kind.__setitem__(container, name, one)
             else:
-                container.clear()
-                container.extend(whole.values())
+                fill = kind.update if isinstance(container, set) else kind.extend
+                fill(container, whole.values())
+
+
+def _plain_kind(container: _Container) -> type:
+    """Returns the class of Python among those of a container. A class that is derived from it may
+    refuse what is put into it, as one whose entries are frozen does, or do something else with it,
+    as a `Counter` does, which adds.
+    """
+    return next(kind for kind in type(container).__mro__ if kind in _KINDS)
+
+
+def _of_kind(one: tuple[Any, ...], entries: Iterable[Any]) -> tuple[Any, ...]:
+    """Returns a tuple such as this one, which may be a named tuple, of other entries."""
+    make = getattr(one, "_make", type(one))
+    made: tuple[Any, ...] = make(entries)
+    return made
 
 
 def _host(backend: AutodiffBackend, array: Array) -> NDArray[Any] | None:
-    """Returns the numbers of an array; `None` where it has none, or none in double precision."""
+    """Returns the numbers of an array; `None` where it has none, or none in double precision. Of an
+    array of NumPy, which may hold anything, these are its bytes.
+    """
+    if isinstance(array, np.ndarray):
+        return np.frombuffer(array.tobytes(), np.uint8)
     return attempt(partial(backend.arrays.to_host, array), AdjudgeError, RuntimeError)
 
 
 def _holds(container: _Container, entries: Mapping[Any, Any]) -> bool:
-    """Returns whether a container holds these very objects, by name or place."""
+    """Returns whether a container holds these very objects, by name or place; the order of names
+    is kept as well, since a cache may go by it.
+    """
     if len(container) != len(entries):
         return False
+    if isinstance(container, set):
+        return all(one in container for one in entries.values())
     if not isinstance(container, dict):
         return all(map(is_, container, entries.values()))
-    return all(container.get(key, container) is one for key, one in entries.items())
+    return list(container) == list(entries) and all(map(is_, container.values(), entries.values()))
 
 
-def _containers(part: object) -> Iterator[_Container]:
-    """Yields the attributes of a part, and the containers among what these hold."""
-    for one in (part, vars(part), *vars(part).values()):
-        if isinstance(one, dict | list | deque):
-            yield one
+def _held_in(parts: Sequence[object]) -> tuple[list[_Container], list[tuple[Any, ...]]]:
+    """Returns the attributes of parts and the containers that these hold, however deep they stand
+    in one another or in dataclasses; and the tuples among these.
+
+    What stands in a container of more than `MOST_REACHED` entries is not looked into, nor are more
+    such things than that.
+    """
+    containers: list[_Container] = []
+    tuples: list[tuple[Any, ...]] = []
+    found: deque[object] = deque()
+    for part in parts:
+        found += (part, vars(part))
+    known = set(map(id, found))
+    most = len(known) + MOST_REACHED
+    while found:
+        one = found.popleft()
+        if isinstance(one, tuple):
+            tuples.append(one)
+        elif isinstance(one, dict | list | deque | set):
+            containers.append(one)
+        else:
+            continue
+        if len(one) > MOST_REACHED:
+            continue
+        for each in one.values() if isinstance(one, dict) else one:
+            if is_dataclass(each) and not isinstance(each, type):
+                each = getattr(each, "__dict__", ())
+            within = isinstance(each, dict | list | deque | set | tuple)
+            if within and id(each) not in known and len(known) < most:
+                known.add(id(each))
+                found.append(each)
+    return containers, tuples
 
 
 def _entries(container: _Container) -> dict[Any, Any]:
@@ -342,7 +414,8 @@ def _entries(container: _Container) -> dict[Any, Any]:
     return dict(container if isinstance(container, dict) else enumerate(container))
 
 
-_Container: TypeAlias = dict[Any, Any] | list[Any] | deque[Any]
+_KINDS = (OrderedDict, dict, list, deque, set)
+_Container: TypeAlias = dict[Any, Any] | list[Any] | deque[Any] | set[Any]
 
 MOST_COPIED = 2**20
 """Arrays of more numbers are copied only where they are buffers: a data set that stands in an
