@@ -96,7 +96,7 @@ FEW_UNITS = 2.0**12
 """Stairs of rounding are longer than the steps of a ladder where a value is no more than so many
 units of rounding of the largest number of its leaf. What is larger shows its own slope, and stairs
 or waves that it has beside 1e10 were taken for rounding without this bound. The value is ours."""
-LOST_UNITS_OF_RULE = 2.0**12
+LOST_UNITS_OF_RULE = 2.0**16
 """Rules are replayed where they are off by no more than so many units of rounding of the largest
 derivative of their leaf. Larger errors are no rounding of a small derivative, and to replay rules
 wherever something is wrong took a third of the time of a FAIL. The value is ours."""
@@ -914,6 +914,11 @@ SMALLEST_MOVE_UNITS = 64
 """Values such as those of `1 - y` with y near 1 move by the rounding of larger numbers. A smallest
 move of up to this many units of rounding of the largest value of the leaf counts as a unit of
 rounding as well. The value is ours and has no derivation."""
+LATTICE_UNITS = 2.0**8
+"""The tail of `1 + tanh(x)` is a multiple of the spacing of `tanh(x)`, and over a short step moves
+by one or two of these or none. Such a lattice counts as the rounding of an output from so many of
+its own spacings on: all values of a ladder have that many trailing zeros by chance once in 2^100.
+The value is ours."""
 USUAL_OUTPUTS = 8
 """Some of many outputs agree by chance far better than their noise allows. From this many outputs
 of a leaf on, no disagreement is taken for smaller than their median; a median of fewer would itself

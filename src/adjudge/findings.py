@@ -343,6 +343,8 @@ class Entry:
     """The difference quotient at each step at which f was evaluated, as pairs `(step, slope)`."""
     enclosure: Enclosure | None = None
     """The interval that contains the derivative of what f computed, where f was replayed."""
+    rounded_rule: bool = False
+    """Whether the rule is right in exact arithmetic, and rounding takes many of its digits."""
 
     @property
     def name(self) -> str:
@@ -472,6 +474,8 @@ class Meaning(Enum):
     """The error bar of a reference that was given is too wide."""
     OWN_ROUNDING = auto()
     """The interval of an exact replay is narrow, and rounding may make what the rule is off by."""
+    LOST_DIGITS = auto()
+    """The rule is right in exact arithmetic, and rounding takes many of its digits."""
     SATURATED = auto()
     """The rounding of the function hides a derivative as small as this."""
     NOT_FINITE = auto()

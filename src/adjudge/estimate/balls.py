@@ -525,7 +525,16 @@ def _whole_power(x: Jets, n: Jets) -> Jets:
     """Returns x to powers that are constant integers."""
     n = Jets({0: n.value})
     slope = lambda x, n: n * _whole_power(x, n - chosen(compared(n, 0, eq), 0, 1))  # noqa: E731
-    return function_of(lambda x, n: x**n, slope, None)(x, n)
+    return function_of(_power, slope, None)(x, n)
+
+
+def _power(x: Any, n: Any) -> Any:
+    """Returns a ball to a power. One of infinite radius around infinity may be anything, and ends
+    the process where python-flint 0.9 is asked for its power.
+    """
+    if isinstance(x, flint().arb) and not (x.rad().is_finite() or x.mid().is_finite()):
+        return flint().arb.nan()
+    return x**n
 
 
 def _bessel(kind: str, n: int) -> Callable[..., Jets]:

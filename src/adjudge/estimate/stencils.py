@@ -24,6 +24,7 @@ from adjudge.constants import (
     EXTRAPOLATED_ROUNDING,
     LADDER_BAR_FACTOR,
     LADDER_RATIO,
+    LATTICE_UNITS,
     LONGEST_STEP,
     MEASURED_BARS,
     PLAIN_TRUNCATION,
@@ -436,9 +437,10 @@ def _of_chunk(
     size = np.fmax.reduce(sizes)
     reached = np.fmax.accumulate(sizes[::-1])[::-1][: len(better)]
     still = _unmoved(samples, plain, at_x, window)
-    unit, pauses = np.zeros_like(size), still.any(axis=0)
+    pauses, largest = still.any(axis=0), _largest_of_leaf(size, parts)
+    unit = _lattice(samples, size, eps, largest)
     if pauses.any():
-        unit = np.where(pauses, _rounding_unit(samples, size, eps, parts), 0.0)
+        unit = np.where(pauses, _rounding_unit(samples, size, eps, largest), unit)
     amplified = ELIMINATION_ROUNDING ** (window - 2)
     measured = amplified * noise / steps[window - 1 :, None]
     assumed = amplified * (eps * reached + unit) / steps[window - 1 :, None]
@@ -507,9 +509,36 @@ def _unmoved(
     return np.array([still[k : k + window].all(axis=0) for k in range(len(still) - window + 1)])
 
 
-def _rounding_unit(
-    samples: Sequence[Sample], size: Vector, eps: float, parts: Sequence[slice]
-) -> Vector:
+def _largest_of_leaf(size: Vector, parts: Sequence[slice]) -> Vector:
+    """Returns for each output the largest finite size in its leaf."""
+    largest = np.zeros_like(size)
+    for part in parts:
+        finite = size[part][np.isfinite(size[part])]
+        largest[part] = np.max(finite, initial=0.0)
+    return largest
+
+
+def _lattice(samples: Sequence[Sample], size: Vector, eps: float, largest: Vector) -> Vector:
+    """Returns the lattice on which all values of an output lie, where that is far coarser than
+    their own spacing, and no coarser than the rounding of the largest number of its leaf; 0 for
+    other outputs.
+
+    The tail of `1 + tanh(x)` has four digits at -11, each to the last bit a multiple of the spacing
+    of `tanh(x)`. Without this a short difference of it has an error bar of `1e-16` of itself.
+    """
+    found = np.zeros_like(size)
+    coarse = lowest_bit(samples[0].plus[: size.size]) > LATTICE_UNITS * eps * size
+    if not coarse.any():
+        return found
+    pairs = ((s.plus[: size.size], s.minus[: size.size]) for s in samples)
+    values = np.array([value[coarse] for pair in pairs for value in pair])
+    bit = np.min(lowest_bit(values), axis=0)
+    rounded = (bit > LATTICE_UNITS * eps * size[coarse]) & (bit <= eps * largest[coarse])
+    found[coarse] = np.where(rounded, bit, 0.0)
+    return found
+
+
+def _rounding_unit(samples: Sequence[Sample], size: Vector, eps: float, largest: Vector) -> Vector:
     """Returns the smallest move of an output, where that is a unit of rounding: of its leaf, or of
     the lattice on which all of its values lie (those of `1 - y` with y near 1, say).
 
@@ -518,10 +547,6 @@ def _rounding_unit(
     """
     move = np.abs(np.array([s.plus - s.minus for s in samples]))
     unit = np.min(np.where((move > 0) & np.isfinite(move), move, np.inf), axis=0)
-    largest = np.zeros_like(size)
-    for part in parts:
-        finite = size[part][np.isfinite(size[part])]
-        largest[part] = np.max(finite, initial=0.0)
     values = np.array([value for s in samples for value in (s.plus, s.minus)])
     bits = SMALLEST_MOVE_BITS * np.min(lowest_bit(values), axis=0)
     rounded = unit <= np.fmin(bits, SMALLEST_MOVE_PART * size)
@@ -635,9 +660,11 @@ def of_sums(
         terms = np.where(w == 0, 0.0, w * values)
         return np.array([norm(terms[part]) for part in parts])
 
+    own = np.fmax.reduce([sample.size[: w.size] for sample in samples])
+    rounded = _lattice(samples, own, eps, _largest_of_leaf(own, parts)) / eps
     sums = []
     for sample in samples:
-        size = length(sample.size[: w.size])
+        size = length(np.fmax(sample.size[: w.size], rounded))
         plus, minus = contracted(sample.plus), contracted(sample.minus)
         sums.append(replace(sample, plus=plus, minus=minus, modulus=lambda *_, size=size: size))
     each = [slice(k, k + 1) for k in range(len(parts))]

@@ -4,7 +4,7 @@ estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -85,6 +85,14 @@ class ModeComparison(NamedTuple):
         """Returns the comparison with these entries left open as well."""
         before = self.comparison.left_open
         return self.but(left_open=entries if before is None else entries | before)
+
+
+def without_first(compared: Iterable[ModeComparison]) -> list[ModeComparison]:
+    """Returns the comparisons of entries that are compared once more by themselves, since a second
+    derivative is small there: the first one beside it was compared with all others, and where f has
+    no digits a right one failed.
+    """
+    return [one for one in compared if one.kind != "first"]
 
 
 @dataclass(frozen=True)

@@ -214,6 +214,9 @@ class Comparison:
     by_mean: NDArray[np.bool_] | None = None
     """The entries of which f shows no more than its motion over a longer step does; see
     `MeanSlopes`."""
+    rounded_rule: NDArray[np.bool_] | None = None
+    """The entries that are right in exact arithmetic, where rounding takes many digits of what the
+    rule makes of them; see `ReplayedRules`."""
     unseen: NDArray[np.bool_] | None = None
     """The entries that agree and are so far below the rounding of f, beside what other inputs move,
     that no difference could show them; see `Tally.saturated`."""
@@ -517,10 +520,16 @@ class Comparison:
         """
         if self.from_reference:
             return 0.0
+        if self.loses_digits(k):
+            return 0.0
         rounding = float(self.tolerance.eps * self.scales.secant[k])
         opened = self.left_open is not None and bool(self.left_open[k])
         small = rounding > self.tolerance.resolution * float(self.largest[k])
         return rounding if opened or small else 0.0
+
+    def loses_digits(self, k: int) -> bool:
+        """Returns whether rounding takes many digits of what a right rule makes of entry `k`."""
+        return self.rounded_rule is not None and bool(self.rounded_rule[k])
 
     @cached_property
     def fails(self) -> NDArray[np.bool_]:
@@ -833,6 +842,8 @@ def open_reason(entry: Entry) -> tuple[Status, Meaning, Remedy]:
         return Status.UNRESOLVED, Meaning.SATURATED, Remedy.GIVE_REFERENCE
     if entry.enclosure is not None:
         return Status.UNRESOLVED, Meaning.OWN_ROUNDING, Remedy.KEEP_DIGITS
+    if entry.rounded_rule:
+        return Status.UNRESOLVED, Meaning.LOST_DIGITS, Remedy.KEEP_DIGITS
     if entry.from_reference:
         return Status.UNRESOLVED, Meaning.WIDE_REFERENCE, Remedy.SHARPEN_REFERENCE
     return Status.UNRESOLVED, Meaning.WIDE, Remedy.WIDEN_DTYPE

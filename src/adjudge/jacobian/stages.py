@@ -122,7 +122,13 @@ from adjudge.estimate import (
 )
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm, relative_step, scale
-from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
+from adjudge.jacobian.column import (
+    ColumnBlock,
+    Columns,
+    ModeComparison,
+    RowKind,
+    without_first,
+)
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
     apart_where_moved,
@@ -358,7 +364,8 @@ class Trial:
     ) -> list[ModeComparison]:
         """Returns what each mode says beside another estimate, by other `columns` if given."""
         columns = columns or self.columns
-        return list(columns.comparisons(found, self.block, self.pushed, final=final))
+        compared = list(columns.comparisons(found, self.block, self.pushed, final=final))
+        return without_first(compared) if self.separate else compared
 
     def of_leaves(self, leaves: tuple[int, ...]) -> Trial:
         """Returns the trial as one of these leaves, some of those that its tangent moves."""
@@ -1995,8 +2002,10 @@ class ReplayedRules(Stage):
     of its digits. Without this stage such rules, which are right, fail at ordinary numbers. Only
     what the rules give in exact arithmetic is believed, compared as ever, and only where rounding
     takes them from there to what was computed: a rule that is cut off at 30 is wrong. What is lost
-    has to be small beside the largest derivative of its leaf: the zero of `sinc` at 1e-9 by a
-    formula that cancels is all that there is, and fails. What is open beside differences, or
+    and small beside the largest derivative of its leaf is harmless. What is lost and larger has to
+    be made by rounding of numbers such as 1, as at 30 by `s (1 - s)`, and widens the error bar: the
+    entry stays open where few digits are left. The zero of `sinc` at 1e-9 by a formula that cancels
+    is off by more, and fails. What is open beside differences, or
     excused beside a replay of f, is settled so, each mode by itself: a second derivative of
     `log_softmax`, also where the first one beside it stays open.
 
@@ -2133,12 +2142,14 @@ class ReplayedRules(Stage):
         """
         comparison = one.comparison
         automatic, error = comparison.automatic.copy(), comparison.error.copy()
-        right = ruled.as_computed & ~ruled.fails & (ruled.lost <= HARMLESS_UNITS * unit)
-        # Who asks for digits wants to know of those that are lost.
-        told = comparison.tolerance.exact
-        automatic[rows] = np.where(right & (not told), ruled.values, automatic[rows])
+        right = ruled.as_computed & ~ruled.fails
+        # Who asks for digits wants to know of those that are lost, and so does who loses many.
+        harmful = ruled.lost > HARMLESS_UNITS * unit
+        told = comparison.tolerance.exact | harmful
+        automatic[rows] = np.where(right & ~told, ruled.values, automatic[rows])
         error[rows] += np.where(right, ruled.bars + told * ruled.lost, 0.0)
-        return one.but(automatic=automatic, error=error)
+        rounded = _marked(right & harmful, rows, error.size)
+        return one.but(automatic=automatic, error=error, rounded_rule=rounded)
 
 
 def _failing_rows(one: ModeComparison) -> list[int]:
@@ -2150,7 +2161,7 @@ def _failing_rows(one: ModeComparison) -> list[int]:
 def _units_where_saturated(trial: Trial) -> list[Vector] | None:
     """Returns by comparison, for each row that fails, the rounding of the largest derivative of its
     leaf; `None` unless all that fails may be what rounding takes from a derivative that is small:
-    it is off by no more than some of these units.
+    it is off by no more than some of these units, or by what rounding makes of factors such as 1.
     """
     units = []
     for one in trial.compared:
@@ -2158,7 +2169,10 @@ def _units_where_saturated(trial: Trial) -> list[Vector] | None:
         if len(rows) < np.count_nonzero(one.comparison.fails):
             return None
         unit = _unit_of_rules(trial, one, rows) if rows else np.zeros(0)
-        if np.any(one.comparison.difference[rows] > LOST_UNITS_OF_RULE * unit):
+        most = LOST_UNITS_OF_RULE * unit
+        if rows:
+            most = np.fmax(most, HARMLESS_UNITS * _unit_of_ones(trial, one, rows))
+        if np.any(one.comparison.difference[rows] > most):
             return None
         units.append(unit)
     return units
@@ -2172,16 +2186,13 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
     here. Costs an evaluation of the derivative for each row, or for all where a jvp has them, and
     one of what is differentiated where that is a derivative.
     """
-    columns, found, problem = trial.columns, trial.column, trial.columns.problem
-    base, point, weight = columns.base.of or columns.base, None, 1.0
+    columns, problem = trial.columns, trial.columns.problem
+    base, point = columns.base.of or columns.base, None
     if problem.primal_inputs:
         point = problem.origin.copy()
-        of_others = point[problem.X.slices[problem.primal_inputs - 1].stop :]
-        weight = float(np.max(np.abs(of_others), initial=0.0))
+        of_others = _of_others(problem, point)
         of_others[:] = np.where(of_others < 0, -1.0, 1.0)
-    moved = np.zeros(problem.X.size)
-    for part in (problem.X.slices[j] for j in found.tangent.leaves):
-        moved[part] = np.max(np.abs(found.vector[part]), initial=0.0)
+    moved = _moved_leaves(trial)
     if one.kind == "each":
         signed = moved * _alternating(moved.size)
         every = base.Y.largest(Forward(problem, point).column(base, signed)[1])
@@ -2195,7 +2206,42 @@ def _unit_of_rules(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector
         signs = _alternating(base.Y.size)
         alike = [signs * base.Y.largest(columns.cotangent(k)) for k in rows]
         sizes = np.array([largest(reverse.row(base, w) * moved) for w in alike])
-    return np.asarray(columns.tolerance.coarsest * weight * sizes)
+    return np.asarray(columns.tolerance.coarsest * _weight_of_others(problem) * sizes)
+
+
+def _unit_of_ones(trial: Trial, one: ModeComparison, rows: list[int]) -> Vector:
+    """Returns for each of these rows the rounding of its probes: of a rule that multiplies them by
+    a number such as 1, from which it takes another one. The derivative of a sigmoid at 30 is made
+    of a difference from 1, and all derivatives of its leaf may be as small.
+    """
+    columns, moved = trial.columns, largest(_moved_leaves(trial))
+    if one.kind == "rows":
+        sizes = np.array([largest(columns.cotangent(k)) for k in rows])
+    else:
+        sizes = np.ones(len(rows))
+    weight = _weight_of_others(columns.problem)
+    return np.asarray(columns.tolerance.coarsest * weight * moved * sizes)
+
+
+def _moved_leaves(trial: Trial) -> Vector:
+    """Returns the largest entry of the tangent in each leaf that it moves, at all its entries."""
+    problem, found = trial.columns.problem, trial.column
+    moved = np.zeros(problem.X.size)
+    for part in (problem.X.slices[j] for j in found.tangent.leaves):
+        moved[part] = np.max(np.abs(found.vector[part]), initial=0.0)
+    return moved
+
+
+def _of_others(problem: Problem, point: Vector) -> Vector:
+    """Returns the view of a point that holds the cotangents and tangents of a derivative."""
+    return point[problem.X.slices[problem.primal_inputs - 1].stop :]
+
+
+def _weight_of_others(problem: Problem) -> float:
+    """Returns the largest cotangent or tangent at which a derivative is differentiated again."""
+    if not problem.primal_inputs:
+        return 1.0
+    return largest(_of_others(problem, problem.origin))
 
 
 def _alternating(count: int) -> Vector:

@@ -60,6 +60,7 @@ from adjudge.jacobian.column import (
     RowKind,
     enclosed,
     slopes_by_step,
+    without_first,
 )
 from adjudge.jacobian.comparison import ERRORS, Comparison, Pairs, Tally, Tolerance, decide
 from adjudge.jacobian.hidden import (
@@ -750,8 +751,9 @@ class Table:
                 pushed = np.where(base.hiding[: pushed.size], 0.0, pushed)
         if self.affine is not None and len(tangent.leaves) == 1 and not base.alone:
             self.affine.compare(found, block, self.forward)
-        compared = list(columns.comparisons(found, block, pushed))
         alone = item.depth > 0
+        compared = list(columns.comparisons(found, block, pushed))
+        compared = without_first(compared) if alone else compared
         # Only a few columns are looked into; see `SATURATED_COLUMNS`.
         few = not (
             alone
@@ -1216,6 +1218,7 @@ class Table:
             input=self.problem.X.names(found.tangent.leaves),
             steps=() if kind == "first" else slopes_by_step(trial.columns, kind, k, found),
             enclosure=enclosed(trial.columns, kind, k, found),
+            rounded_rule=comparison.loses_digits(k),
         )
 
     def _forward_against_reverse(self, trial: Trial) -> None:

@@ -620,6 +620,8 @@ _MEANINGS = {
     "automatic derivative, is too wide",
     Meaning.OWN_ROUNDING: "the interval is narrow, and the automatic value is off by no more than "
     "rounding makes of a rule that is written with values of f",
+    Meaning.LOST_DIGITS: "the rule is right in exact arithmetic, and rounding takes more of its "
+    "digits here than a derivative may be off by",
     Meaning.NOT_FINITE: "the function is not finite near x",
     Meaning.NO_REFERENCE: "the reference has no number for the derivative at x",
 }
