@@ -436,7 +436,6 @@ def test_kinks_and_curvature_within_a_block_are_no_error(name, seeds):
 
 @over_seeds(3)
 @pytest.mark.backend("torch")
-@pytest.mark.usefixtures("quarter_of_the_work")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_an_array_that_steps_take_across_a_kink_is_judged_by_replay_in_sixteen_bits(dtype, seeds):
     dtype = getattr(torch, dtype)

@@ -390,3 +390,13 @@ def test_an_angle_jumps_on_the_negative_half_line():
 def test_what_is_undefined_has_no_imaginary_part():
     number = FUNCTIONS["sqrt"](moved_at(-1 + 0j, 1.0))
     assert balls.imaginary(number).parts[1][()].is_nan()
+
+
+@pytest.mark.parametrize("power", [2, -3])
+def test_a_ball_that_may_be_anything_around_infinity_has_a_power(power):
+    """python-flint 0.9 ends the process where it is asked for one."""
+    anything = balls.flint().arb("inf") + balls.flint().arb(0, "inf")
+    x = Jets({0: np.array([anything, balls.flint().arb(3)], object)})
+    found = balls.power(x, lifted(np.array(power))).value
+    assert found[0].is_nan()
+    assert float(found[1]) == pytest.approx(3.0**power)

@@ -14,6 +14,7 @@ from adjudge.estimate.stencils import (
     ladder,
     ladder_ratio,
     ladder_steps,
+    of_sums,
     three_steps,
 )
 from adjudge.floats import CHUNK, norm, relative_step, scale
@@ -372,3 +373,25 @@ def test_few_outputs_are_estimated_at_once():
 
     assert in_parts(make, 3).value.size == 3
     assert asked == [slice(None)]
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_values_on_a_lattice_are_rounded_to_it_however_small_they_are(seed):
+    """Over the shortest steps such values move by one unit of the lattice, or by a few."""
+    x = np.append(np.random.default_rng(seed).uniform(-13.0, -9.0, 300), 1.0)
+
+    def f(t):
+        return 1 + np.tanh(x + t)
+
+    steps = ladder_steps(relative_step(EPS), relative_step(EPS), EPS)
+    samples = [Sample(h, f(h), f(-h)) for h in steps]
+    slope = 1 / np.cosh(x) ** 2
+
+    estimate = ladder(samples, EPS, f(0.0))
+    off = np.abs(estimate.value - slope)
+    assert np.all(off <= estimate.error)
+    assert np.all(estimate.error[x > -12] < 0.1 * slope[x > -12])
+
+    w = np.append(1 / slope[:-1], 0.0)
+    whole = of_sums(samples, w, [slice(0, x.size)], EPS)
+    assert abs(whole.value[0] - 300) <= whole.error[0] < 3

@@ -61,6 +61,41 @@ def test_a_mistake_where_rounding_is_as_large_fails(mistake, mode, seeds):
         assert examine(rule, x, seed=seed, mode=mode, blame=False).verdict is Verdict.FAIL
 
 
+LONE = {
+    "sigmoid": (lambda x: sigmoid(-x), lambda x: -sigmoid(x) * (1 - sigmoid(x))),
+    "softplus": (lambda x: softplus(-x), lambda x: sigmoid(x) - 1),
+    "tanh": (lambda x: -2 / (1 + np.exp(2 * x)), lambda x: 1 - np.tanh(x) ** 2),
+    "scaled": (lambda x: 1e-3 * softplus(-x), lambda x: 1e-3 * (sigmoid(x) - 1)),
+}
+"""Functions all of whose derivatives may be small, and slopes that round them."""
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("name", LONE)
+@pytest.mark.parametrize("least", [12.0, 18.0, 25.0, 34.0])
+def test_no_right_rule_fails_where_all_derivatives_are_small(least, name, seeds):
+    f, slope = LONE[name]
+    for seed in seeds:
+        x = np.random.default_rng(seed).uniform(least, least + 2, 1 + seed % 3)
+        report = examine(ByHand(f, vjp=lambda x, w: w * slope(x)), x, seed=seed, blame=False)
+        assert report.verdict is not Verdict.FAIL, report
+        if report.verdict is Verdict.INCONCLUSIVE and report.findings[0].entry:
+            kept = "the rule is right in exact arithmetic" in str(report)
+            assert kept or "rounding of f" in str(report), report
+
+
+@over_seeds(10)
+@pytest.mark.parametrize("name", LONE)
+@pytest.mark.parametrize("least", [12.0, 18.0, 25.0])
+def test_a_wrong_one_fails_there(least, name, seeds):
+    f, slope = LONE[name]
+    for seed in seeds:
+        x = np.random.default_rng(seed).uniform(least, least + 2, 1 + seed % 3)
+        for wrong in (lambda x: 1.1 * slope(x), lambda x: -slope(x), lambda x: 0.5 * slope(x)):
+            rule = ByHand(f, vjp=lambda x, w, wrong=wrong: w * wrong(x))
+            assert examine(rule, x, seed=seed, blame=False).verdict is Verdict.FAIL
+
+
 def test_a_rule_that_keeps_its_arguments_keeps_arrays():
     """It is recorded with arrays of another class, and called once more without."""
 
