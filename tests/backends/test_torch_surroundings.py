@@ -948,3 +948,26 @@ def test_a_module_may_hold_arrays_without_values_or_shape():
 
     assert adjudge.examine(lambda x: module(x), torch.linspace(0.5, 2, 3, dtype=torch.float64))
     assert module.calls == 0
+
+
+def test_what_stands_beside_a_large_container_is_put_back():
+    """A container of more entries than are looked into is left alone, and others are not."""
+
+    class Holding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words = {"all": list(range(20_000)), "known": [1.0]}
+            self.drawn = {"by name": {str(k): k for k in range(20_000)}, "own": [torch.Generator()]}
+
+        def forward(self, x):
+            self.words["known"][0] *= 1.5
+            draws = torch.rand(3, generator=self.drawn["own"][0])
+            return x.sin() * self.words["known"][0] * (1 + draws.double())
+
+    module = Holding()
+    state = module.drawn["own"][0].get_state()
+    x = torch.linspace(0.5, 2, 3, dtype=torch.float64)
+    report = adjudge.examine(lambda x: module(x), (x,), seed=0)
+    assert report.verdict is adjudge.Verdict.PASS, report
+    assert module.words["known"] == [1.0]
+    assert torch.equal(module.drawn["own"][0].get_state(), state)

@@ -379,16 +379,12 @@ def _held_in(parts: Sequence[object]) -> tuple[list[_Container], list[tuple[Any,
     """Returns the attributes of parts and the containers that these hold, however deep they stand
     in one another or in dataclasses; and the tuples among these.
 
-    What stands in a container of more than `MOST_REACHED` entries is not looked into, nor are more
-    such things than that.
+    What stands in others has no more than `MOST_REACHED` entries, all together.
     """
     containers: list[_Container] = []
     tuples: list[tuple[Any, ...]] = []
-    found: deque[object] = deque()
-    for part in parts:
-        found += (part, vars(part))
-    known = set(map(id, found))
-    most = len(known) + MOST_REACHED
+    attributes = {id(one): one for part in parts for one in (part, vars(part))}
+    found, known, left = deque(attributes.values()), set(attributes), MOST_REACHED
     while found:
         one = found.popleft()
         if isinstance(one, tuple):
@@ -402,10 +398,14 @@ def _held_in(parts: Sequence[object]) -> tuple[list[_Container], list[tuple[Any,
         for each in one.values() if isinstance(one, dict) else one:
             if is_dataclass(each) and not isinstance(each, type):
                 each = getattr(each, "__dict__", ())
-            within = isinstance(each, dict | list | deque | set | tuple)
-            if within and id(each) not in known and len(known) < most:
-                known.add(id(each))
-                found.append(each)
+            if id(each) in known or not isinstance(each, dict | list | deque | set | tuple):
+                continue
+            if id(one) not in attributes:
+                if len(each) >= left:
+                    continue
+                left -= 1 + len(each)
+            known.add(id(each))
+            found.append(each)
     return containers, tuples
 
 
@@ -480,9 +480,10 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
     is not looked into; of plain functions and containers it is not asked.
 
     What stands in a list in a dictionary is as deep as the dictionary, and the object of a bound
-    method as deep as that. No more than `MOST_REACHED` things are looked into.
+    method as deep as that. No more than `MOST_REACHED` things are looked into, and no containers
+    that have more entries, all together.
     """
-    known, found, looked_into = {id(f)}, [], [("", f, 0)]
+    known, found, looked_into, left = {id(f)}, [], [("", f, 0)], MOST_REACHED
     for name, one, depth in looked_into:  # it grows on the way
         end = None if type(one).__module__ == "builtins" else ending(one)
         found.append((name, one, end))
@@ -491,6 +492,10 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
         if len(looked_into) > MOST_REACHED:
             continue
         through = type(one) in _LOOKED_THROUGH
+        if isinstance(one, _CONTAINERS):
+            if len(one) > left:
+                continue
+            left -= len(one)
         if end is None and depth < DEPTH + through and not of_class:
             below = depth + (not through)
             for key, value in _variables(one).items():
@@ -502,7 +507,8 @@ def _reachable(f: object, ending: Callable[[Any], Any]) -> list[tuple[str, Any, 
     return found
 
 
-_LOOKED_THROUGH = (list, tuple, dict, set, frozenset, deque, partial, MethodType)
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_LOOKED_THROUGH = (*_CONTAINERS, partial, MethodType)
 """Types of what only holds something else."""
 DEPTH = 5
 """How deep variables are looked into: those of a function, the attributes of an object that it
