@@ -484,9 +484,7 @@ class Report:
         """Returns the counts, the errors that would have shown, and the provenance."""
         c = self.counts
         parts = ", ".join(f"{part:.1%} at {error:.0e}" for error, part in self.power.items())
-        # Beside a formula in a wider dtype, less of a narrow derivative shows.
-        of = " of the formula" * bool(self.provenance.note)
-        power = f"a single wrong entry{of} would show with probability {parts}" if parts else ""
+        power = f"a single wrong entry would show with probability {parts}" if parts else ""
         # In full mode zeros are compared one by one, as all entries are.
         if parts and self.zeros >= FEW_ZEROS and self.provenance.mode == "projected":
             power += f" (but for the {self.zeros:.0%} of the entries that are zero)"

@@ -33,10 +33,3 @@ def test_zeros_that_are_compared_one_by_one_are_not_left_out():
 
     assert report.zeros > 0
     assert "that are zero" not in str(report)
-
-
-@pytest.mark.parametrize(("dtype", "of"), [(np.float64, ""), (np.float32, " of the formula")])
-def test_what_would_show_is_said_of_what_was_judged(dtype, of):
-    rule = ByHand(np.sin, vjp=lambda x, w: w * np.cos(x))
-    report = examine(rule, np.linspace(0.5, 2.0, 8, dtype=dtype), seed=0)
-    assert f"a single wrong entry{of} would show with probability" in report.footer
