@@ -281,6 +281,25 @@ def test_the_first_derivative_of_tails_does_not_fail_beside_the_second(
         assert checked(f, x, seed, modes=["RR"]).verdict is Verdict.PASS
 
 
+@over_seeds(10)
+@cells("factor", torch=[1.0, 1.0001])
+def test_a_wrong_first_derivative_shows_where_the_second_one_is_small(
+    adjudge_backend, factor, seeds, with_vjp
+):
+    """The second one is the derivative of the first, and so it is right."""
+
+    def of_slope(x, u):
+        return u * factor * (4 * x * x - 2) * torch.exp(-x * x)
+
+    slope = with_vjp(lambda x: -2 * factor * x * torch.exp(-x * x), of_slope)
+    f = with_vjp(lambda x: torch.exp(-x * x), lambda x, w: w * slope(x))
+    for seed in seeds:
+        generator = torch.Generator().manual_seed(seed)
+        x = (3 * torch.randn(60, dtype=torch.float64, generator=generator)).requires_grad_()
+        verdict = checked(f, x, seed, modes=["RR"]).verdict
+        assert verdict is (Verdict.PASS if factor == 1 else Verdict.FAIL)
+
+
 @over_seeds(3)
 @cells("at", torch=[[20.0], [30.0], [27.3, 31.0]])
 def test_the_second_derivative_of_one_saturated_number_does_not_fail(adjudge_backend, at, seeds):

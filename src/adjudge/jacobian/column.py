@@ -4,7 +4,7 @@ estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -87,14 +87,6 @@ class ModeComparison(NamedTuple):
         return self.but(left_open=entries if before is None else entries | before)
 
 
-def without_first(compared: Iterable[ModeComparison]) -> list[ModeComparison]:
-    """Returns the comparisons of entries that are compared once more by themselves, since a second
-    derivative is small there: the first one beside it was compared with all others, and where f has
-    no digits a right one failed.
-    """
-    return [one for one in compared if one.kind != "first"]
-
-
 @dataclass(frozen=True)
 class ColumnBlock:
     """Consecutive columns of the table, with their rows by reverse mode where there are such."""
@@ -122,6 +114,10 @@ class Known:
     """Whether an exact replay said as differences do that something is wrong."""
     wrong_rules: bool = False
     """Whether rules of the derivative are wrong in exact arithmetic too."""
+    right_first: bool = False
+    """Whether the first derivative beside a second one is right in exact arithmetic along all of
+    a column. Of entries that are compared once more by themselves, since the second one is small
+    there, it is not compared again: where f has no digits differences call a right one wrong."""
     long_replays: int = 0
     """How many columns that were open f was replayed for although that takes seconds."""
     moved: dict[int, Reverse] = field(default_factory=dict)
@@ -248,6 +244,12 @@ class Columns:
             observed = self._observed(found, count)
             if observed is not None:
                 yield ModeComparison("", observed, "first")
+
+    def compared_once(self, compared: Iterator[ModeComparison]) -> list[ModeComparison]:
+        """Returns the comparisons of entries that are compared once more by themselves, without
+        the first derivative where that is known to be right.
+        """
+        return [one for one in compared if not (self.known.right_first and one.kind == "first")]
 
     def slopes(self, found: Column, kind: RowKind) -> Slopes | None:
         """Returns the slopes to both sides of x of what is compared; `None` without any kink."""

@@ -122,13 +122,7 @@ from adjudge.estimate import (
 )
 from adjudge.findings import Scheme
 from adjudge.floats import Vector, norm, relative_step, scale
-from adjudge.jacobian.column import (
-    ColumnBlock,
-    Columns,
-    ModeComparison,
-    RowKind,
-    without_first,
-)
+from adjudge.jacobian.column import ColumnBlock, Columns, ModeComparison, RowKind
 from adjudge.jacobian.comparison import ERRORS, Comparison, Tally, decide
 from adjudge.jacobian.rounding import (
     apart_where_moved,
@@ -364,8 +358,8 @@ class Trial:
     ) -> list[ModeComparison]:
         """Returns what each mode says beside another estimate, by other `columns` if given."""
         columns = columns or self.columns
-        compared = list(columns.comparisons(found, self.block, self.pushed, final=final))
-        return without_first(compared) if self.separate else compared
+        compared = columns.comparisons(found, self.block, self.pushed, final=final)
+        return columns.compared_once(compared) if self.separate else list(compared)
 
     def of_leaves(self, leaves: tuple[int, ...]) -> Trial:
         """Returns the trial as one of these leaves, some of those that its tangent moves."""
@@ -2097,8 +2091,11 @@ class ReplayedRules(Stage):
             if ruled is None or units is None:
                 return one, False
             sharp = self._allowed(sharp, rows, ruled, units[0])
-        left = sharp.comparison.fails | sharp.comparison.undecided
-        return (one if left.any() else sharp), False
+        if np.any(sharp.comparison.fails | sharp.comparison.undecided):
+            return one, False
+        if one.kind == "first":
+            replayed.columns.known.right_first = True
+        return sharp, False
 
     def _ruled(self, trial: Trial, one: ModeComparison, unit: Vector) -> ModeComparison:
         """Returns the comparison without what its rules lose by rounding."""

@@ -60,7 +60,6 @@ from adjudge.jacobian.column import (
     RowKind,
     enclosed,
     slopes_by_step,
-    without_first,
 )
 from adjudge.jacobian.comparison import ERRORS, Comparison, Pairs, Tally, Tolerance, decide
 from adjudge.jacobian.hidden import (
@@ -752,8 +751,8 @@ class Table:
         if self.affine is not None and len(tangent.leaves) == 1 and not base.alone:
             self.affine.compare(found, block, self.forward)
         alone = item.depth > 0
-        compared = list(columns.comparisons(found, block, pushed))
-        compared = without_first(compared) if alone else compared
+        each = columns.comparisons(found, block, pushed)
+        compared = columns.compared_once(each) if alone else list(each)
         # Only a few columns are looked into; see `SATURATED_COLUMNS`.
         few = not (
             alone
