@@ -763,6 +763,13 @@ class Statistics:
 Pair = collections.namedtuple("Pair", "mean count")
 
 
+class Sealed(tuple):
+    """A tuple that is made of two things, and of no list of them."""
+
+    def __new__(cls, first, second):
+        return super().__new__(cls, (first, second))
+
+
 class Resized(torch.nn.Module):
     """A buffer that grows."""
 
@@ -802,6 +809,11 @@ def oldest(cache):
     return cache[name]
 
 
+def dropped(cache):
+    found = cache.pop("first", 3.0)
+    return found * next(iter(cache.values()))
+
+
 def another(seen):
     (seen.add if isinstance(seen, set) else seen.append)(len(seen))
     return len(seen)
@@ -817,6 +829,8 @@ WITHIN = {
     "an empty list in a list": (lambda array: [[]], lambda s: another(s[0])),
     "a tuple": (lambda array: (array, 1), lambda s: grown(s[0])),
     "tuples in a list": (lambda array: [((array,), 2)], lambda s: grown(s[0][0][0])),
+    "a list in a tuple of its own": (lambda array: Sealed([1], array), lambda s: another(s[0])),
+    "a name that is dropped": (lambda array: {"first": 1.5, "second": 2.0}, dropped),
     "a named tuple": (lambda array: Pair(array, 1), lambda s: grown(s.mean)),
     "a dataclass": (Statistics, counted),
     "dataclasses in a list": (lambda array: [Statistics(array)], lambda s: counted(s[0])),

@@ -329,13 +329,18 @@ class HeldState:
         """Puts back the entries of all containers, with what stands for the arrays among them."""
         for container, whole in self._unlike(stands_for):
             kind: Any = _plain_kind(container)
-            kind.clear(container)
-            if isinstance(container, dict):
-                for name, one in whole.items():
-                    kind.__setitem__(container, name, one)
-            else:
+            if not isinstance(container, dict):
+                kind.clear(container)
                 fill = kind.update if isinstance(container, set) else kind.extend
                 fill(container, whole.values())
+                continue
+            for name in container.keys() - whole.keys():
+                kind.__delitem__(container, name)
+            missing = [name for name in whole if name not in container]
+            if [*container, *missing] != list(whole):
+                kind.clear(container)  # for the order alone: attributes are never absent else
+            for name, one in whole.items():
+                kind.__setitem__(container, name, one)
 
 
 def _plain_kind(container: _Container) -> type:
@@ -388,7 +393,8 @@ def _held_in(parts: Sequence[object]) -> tuple[list[_Container], list[tuple[Any,
     while found:
         one = found.popleft()
         if isinstance(one, tuple):
-            tuples.append(one)
+            if type(one) is tuple or hasattr(one, "_make") or hasattr(one, "n_sequence_fields"):
+                tuples.append(one)  # others of its class can be made
         elif isinstance(one, dict | list | deque | set):
             containers.append(one)
         else:
