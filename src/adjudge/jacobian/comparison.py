@@ -520,8 +520,6 @@ class Comparison:
         """
         if self.from_reference:
             return 0.0
-        if self.loses_digits(k):
-            return 0.0
         rounding = float(self.tolerance.eps * self.scales.secant[k])
         opened = self.left_open is not None and bool(self.left_open[k])
         small = rounding > self.tolerance.resolution * float(self.largest[k])

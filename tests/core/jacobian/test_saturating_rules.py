@@ -84,6 +84,15 @@ def test_no_right_rule_fails_where_all_derivatives_are_small(least, name, seeds)
             assert kept or "rounding of f" in str(report), report
 
 
+@pytest.mark.parametrize(("at", "verdict"), [(20.0, Verdict.PASS), (30.0, Verdict.INCONCLUSIVE)])
+def test_what_such_a_rule_loses_counts_as_unknown(at, verdict):
+    f, slope = LONE["sigmoid"]
+    report = examine(ByHand(f, vjp=lambda x, w: w * slope(x)), np.array([at]), seed=0)
+    assert report.verdict is verdict
+    assert report.power[1e-6] == (verdict is Verdict.PASS)
+    assert verdict is not Verdict.PASS or report.resolution > 1e-8
+
+
 @over_seeds(10)
 @pytest.mark.parametrize("name", LONE)
 @pytest.mark.parametrize("least", [12.0, 18.0, 25.0])
